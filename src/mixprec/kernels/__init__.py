@@ -1,0 +1,1 @@
+"""One contract for rounding tensors, and its backends."""
