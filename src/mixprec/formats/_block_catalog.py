@@ -8,7 +8,7 @@ from types import MappingProxyType
 from ._block import BlockFormat
 from ._names import unknown_name
 
-_OCP = "OCP Microscaling Formats (MX) Specification v1.0, section 5.2"
+_OCP = "OCP Microscaling Formats (MX) Specification v1.0, section 5"
 _NVFP4 = "NVIDIA, Pretraining Large Language Models with NVFP4, arXiv:2509.25149"
 
 _CATALOG: tuple[BlockFormat, ...] = (

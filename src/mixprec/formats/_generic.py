@@ -60,6 +60,16 @@ def float_format(
     )
 
 
+def is_generic(name: str) -> bool:
+    """Tell whether ``get_format`` reads a name as exponent and mantissa bits.
+
+    Example:
+        >>> is_generic("e5m6"), is_generic("e9m1"), is_generic("bf16")
+        (True, False, False)
+    """
+    return _EXMY.fullmatch(name) is not None
+
+
 def exmy(name: str) -> Format | None:
     """Read a generic name: ``e5m6`` is 5 exponent and 6 mantissa bits under IEEE 754's rules.
 
