@@ -39,7 +39,7 @@ lint: $(VENV)/.dev ## ruff: rules and layout
 	$(BIN)/ruff format --check .
 
 types: $(VENV)/.dev ## pyright, strict on src
-	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --project pyproject.toml --pythonpath $(BIN)/python
 
 imports: $(VENV)/.dev ## the contracts between packages
 	$(BIN)/lint-imports --no-logo
