@@ -45,7 +45,7 @@ def float_format(
             f"got exponent_bits={exponent_bits}, mantissa_bits={mantissa_bits}; expected 1 to 8 and 0 to 23"
         )
     if bias is None:
-        bias = 2 ** (exponent_bits - 1) - 1
+        bias = (1 << (exponent_bits - 1)) - 1
     top = largest_code("float", exponent_bits, mantissa_bits, nan)
     return Format(
         name=name or f"e{exponent_bits}m{mantissa_bits}",

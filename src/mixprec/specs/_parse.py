@@ -123,9 +123,7 @@ def _parse_bracket(name: str, bracket: str, text: str) -> _Head:
         granularity = Granularity("tensor" if found["tile"] == "tensor" else "row")
         return _Head(name, granularity, found["scale"] or "fp32", found["second"])
     if not found or not tile:
-        raise ValueError(
-            f"cast '{text}' has [{bracket}]: expected [tensor], [row], [1x32:e8m0] or [1x16:e4m3*fp32]"
-        )
+        raise ValueError(f"cast '{text}' has [{bracket}]: expected [tensor], [row], [1x32:e8m0] or [1x16:e4m3*fp32]")
     if not found["scale"]:
         raise ValueError(f"cast '{text}': a block needs the format of its scale, such as [{bracket}:e8m0]")
     granularity = Granularity("block", int(tile[1]), int(tile[2]))

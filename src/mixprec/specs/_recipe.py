@@ -163,7 +163,9 @@ class Recipe:
             if got not in known:
                 raise unknown_name(kind, got, known)
         if self.weights == "true" and self.compute_dtype == "fp32":
-            raise ValueError(f"recipe '{self.name}' has weights='true' with compute_dtype='fp32': expected bf16 or fp16")
+            raise ValueError(
+                f"recipe '{self.name}' has weights='true' with compute_dtype='fp32': expected bf16 or fp16"
+            )
 
     def rule_for(self, path: str, types: Collection[str], features: Sequence[int]) -> Rule | None:
         """Give the first rule that matches a layer, or ``None``; the arguments are those of ``Rule.matches``."""

@@ -142,7 +142,7 @@ def recipe_names() -> tuple[str, ...]:
     return tuple(_RECIPES)
 
 
-def recipe(name: str, **overrides: Unpack[RecipeOverrides]) -> Recipe:
+def recipe(name: str, /, **overrides: Unpack[RecipeOverrides]) -> Recipe:
     """Give a named recipe, with some of its fields changed.
 
     Args:

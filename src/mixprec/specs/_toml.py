@@ -30,7 +30,7 @@ def dump_recipe(recipe: Recipe) -> str:
     document.add("loss_scale", loss_scale)
     rules = tomlkit.aot()
     for rule in recipe.rules:
-        rules.append(tomlkit.item(_rule_table(rule)))
+        rules.append(tomlkit.item(_rule_table(rule)))  # pyright: ignore[reportUnknownMemberType]
     if recipe.rules:
         document.add("rules", rules)
     return tomlkit.dumps(document)  # pyright: ignore[reportUnknownMemberType]
@@ -45,7 +45,7 @@ def parse_recipe(text: str) -> Recipe:
     _check_keys("recipe", table, [*_STRINGS, "loss_scale", "rules"])
     strings = {name: _get(table, name, str, "recipe") for name in _STRINGS if name in table}
     if "name" not in strings:
-        raise ValueError("the recipe has no name: add a line such as name = \"mine\"")
+        raise ValueError('the recipe has no name: add a line such as name = "mine"')
     if "residual" in strings:
         strings["residual"] = resolve_residual(strings["residual"], strings.get("compute_dtype", "fp32"))
     rules = tuple(_parse_rule(rule, index) for index, rule in enumerate(_get(table, "rules", list, "recipe", [])))
@@ -93,7 +93,7 @@ def _parse_precision(value: Any, where: str) -> LayerPrecision | None:
     if isinstance(value, str):
         return LayerPrecision.uniform(parse_cast(value))
     if not isinstance(value, dict):
-        raise ValueError(f"{where} is {value!r}, expected \"compute\", a cast for all operands, or a table of casts")
+        raise ValueError(f'{where} is {value!r}, expected "compute", a cast for all operands, or a table of casts')
     table = cast("dict[str, Any]", value)
     is_by_role = any(key in _ROLES for key in table)
     _check_keys(where, table, _ROLES if is_by_role else OPERANDS)
