@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal, get_args
@@ -23,7 +23,7 @@ class Rule:
 
     Attributes:
         match: glob on the module path, case-sensitive (``*`` crosses dots), e.g. ``"blocks.*.mlp.*"``.
-        type: name of a class that the module is an instance of, e.g. ``"Linear"``; ``None``: any.
+        type: name of the module's class, e.g. ``"Linear"``; ``None``: any.
         divisible_by: every one of the layer's feature counts must be a multiple of it; ``None``: any.
         min_size: every one of the layer's feature counts must be at least this; ``None``: any.
         precision: the layer's casts; ``None`` leaves the layer in the compute dtype.
@@ -34,7 +34,7 @@ class Rule:
 
     Example:
         >>> rule = Rule(match="blocks.*", type="Linear", divisible_by=32)
-        >>> rule.matches("blocks.3.mlp.fc2", ["Linear", "Module"], (64, 256))
+        >>> rule.matches("blocks.3.mlp.fc2", "Linear", (64, 256))
         True
     """
 
@@ -52,17 +52,19 @@ class Rule:
             if size is not None and size < 1:
                 raise ValueError(f"rule for '{self.match}' has {name}={size}, expected 1 or more")
 
-    def matches(self, path: str, types: Collection[str], features: Sequence[int]) -> bool:
+    def matches(self, path: str, type_name: str, features: Sequence[int]) -> bool:
         """Tell whether the rule is for a layer.
 
         Args:
             path: the module's path, as ``named_modules`` gives it.
-            types: names of the module's class and its base classes.
-            features: the layer's feature counts: (output, input) for a linear layer.
+            type_name: name of the module's class; for a converted or registered module, of the class that
+                it stands for.
+            features: the layer's feature counts: (output, input) for a linear layer. Where there are none,
+                ``divisible_by`` and ``min_size`` exclude nothing.
         """
         return (
             fnmatchcase(path, self.match)
-            and (self.type is None or self.type in types)
+            and (self.type is None or self.type == type_name)
             and (self.divisible_by is None or all(size % self.divisible_by == 0 for size in features))
             and (self.min_size is None or all(size >= self.min_size for size in features))
         )
@@ -167,9 +169,9 @@ class Recipe:
                 f"recipe '{self.name}' has weights='true' with compute_dtype='fp32': expected bf16 or fp16"
             )
 
-    def rule_for(self, path: str, types: Collection[str], features: Sequence[int]) -> Rule | None:
+    def rule_for(self, path: str, type_name: str, features: Sequence[int]) -> Rule | None:
         """Give the first rule that matches a layer, or ``None``; the arguments are those of ``Rule.matches``."""
-        return next((rule for rule in self.rules if rule.matches(path, types, features)), None)
+        return next((rule for rule in self.rules if rule.matches(path, type_name, features)), None)
 
     def to_toml(self) -> str:
         """Write the recipe as TOML text, which ``from_toml`` reads back to an equal recipe."""
