@@ -21,6 +21,7 @@ class ReferenceBackend:
     compare and select. So the result depends on no device, thread count or instruction set.
 
     Example:
+        >>> import torch
         >>> from mixprec.specs import parse_cast
         >>> from mixprec.kernels._contract import cast_parameters
         >>> x = torch.tensor([[5.0, 0.3]])
