@@ -35,7 +35,8 @@ def rules_by_module(model: nn.Module, recipe: Recipe) -> dict[str, Rule]:
 def matches(rule: Rule, name: str, module: nn.Module) -> bool:
     """Whether ``rule`` is about this module."""
     shape = tuple(module.weight.shape) if isinstance(module, nn.Linear) else ()
-    return rule.matches(name, base_class(module).__name__, shape)
+    types = [cls.__name__ for cls in base_class(module).__mro__]
+    return rule.matches(name, types, shape)
 
 
 def _unmatched(rule: Rule, recipe: Recipe, candidates: Mapping[str, nn.Module]) -> str:
