@@ -95,6 +95,11 @@ void bind_rounding(nb::module_& m) {
   m.def("cpu_level", &cpu_level);
   m.def("has_level", &has_level, nb::arg("level"));
   m.def("amax", &amax, nb::arg("x"), nb::arg("run"), Free());
+  m.def("random_words",
+        [](const Random& random, std::int64_t n, std::uintptr_t words, const Run& run) {
+          random_words(random, n, at<std::uint32_t>(words), run);
+        },
+        nb::arg("random"), nb::arg("n"), nb::arg("words"), nb::arg("run"), Free());
   m.def("round",
         [](const Matrix& x, const Cast& cast, const Random& random, std::uintptr_t carrier, const Run& run) {
           round(x, cast, random, at<float>(carrier), run);

@@ -77,7 +77,7 @@ class Coder {
     if (encoding_.infinity && magnitude >= encoding_.infinity)
       value = magnitude == encoding_.infinity ? std::numeric_limits<double>::infinity()
                                               : std::numeric_limits<double>::quiet_NaN();
-    if (encoding_.nan && magnitude == encoding_.nan) value = std::numeric_limits<double>::quiet_NaN();
+    if (encoding_.nan && (magnitude == encoding_.nan || code == encoding_.nan)) value = std::numeric_limits<double>::quiet_NaN();
     return static_cast<float>(code & sign_ ? -value : value);
   }
 

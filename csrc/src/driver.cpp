@@ -1,5 +1,6 @@
 // The public functions: which kernels, which parts of the matrix, on which thread.
 
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <stdexcept>
@@ -221,6 +222,13 @@ float amax(const Matrix& x, const Run& run) {
   return bits > kInfinity ? std::numeric_limits<float>::quiet_NaN() : from_bits(bits);
 }
 
+void random_words(const Random& random, std::int64_t n, std::uint32_t* words, const Run& run) {
+  const LevelKernels& kernels = kernels_for(run.level);
+  parallel_parts(n, kGrain, run.threads, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
+    kernels.word_range(random, begin, end, words);
+  });
+}
+
 void round(const Matrix& x, const Cast& cast, const Random& random, float* carrier, const Run& run) {
   round_all(element_task(x, cast, random, carrier), run);
 }
@@ -267,11 +275,12 @@ void scaled_both(const Matrix& x, const Cast& cast_cols, const Random& random_co
 }
 
 void hadamard(const Matrix& x, int size, const float* signs, int axis, bool inverse, float* y, const Run& run) {
-  if (size != 16 && size != 32 && size != 64 && size != 128)
-    throw std::invalid_argument("a Hadamard transform has size 16, 32, 64 or 128");
+  if (size < 2 || size > kMaxTransform || (size & (size - 1)) != 0)
+    throw std::invalid_argument("a Hadamard transform's size is a power of two in [2, 128]");
   const LevelKernels& kernels = kernels_for(run.level);
   const std::int64_t y_cols = axis == 1 ? ceil_div(x.cols, size) * size : x.cols;
-  const HadamardTask task{x, size, signs, inverse, y, y_cols};
+  const auto factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(size)));
+  const HadamardTask task{x, size, factor, signs, inverse, y, y_cols};
   if (axis == 1) {
     const std::int64_t grain = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, y_cols));
     parallel_parts(x.rows, grain, run.threads, [&](std::int64_t, std::int64_t begin, std::int64_t end) {

@@ -29,6 +29,16 @@ void amax_columns(const Matrix& x, std::int64_t row_begin, std::int64_t row_end,
   }
 }
 
+// The random words of elements [begin, end), to words[begin ..].
+void word_range(const Random& random, std::int64_t begin, std::int64_t end, std::uint32_t* words) {
+  alignas(64) std::uint32_t buffer[kPiece + 2 * kGroup];
+  const PhiloxKeys keys(random);
+  for (std::int64_t i = begin; i < end; i += kPiece) {
+    const std::int64_t n = smaller(kPiece, end - i);
+    std::memcpy(words + i, philox_fill(keys, i, n, buffer), static_cast<std::size_t>(n) * sizeof *words);
+  }
+}
+
 // Elements [begin, end) under one scale, or (column scales) under quant_scales[0 .. end - begin).
 MIXPREC_INLINE void round_range(const ElementTask& task, std::int64_t begin, std::int64_t end, const float* quantize,
                                 bool by_column, const RowKernels& kernels, const PhiloxKeys& keys, Scratch& scratch) {

@@ -7,19 +7,10 @@
 namespace {
 
 using mixprec::HadamardTask;
+using mixprec::kMaxTransform;
 using mixprec::Rect;
 
-constexpr int kMaxTransform = 128;
 constexpr std::int64_t kHadamardPanel = 64;  // columns of a panel along axis 0
-
-MIXPREC_INLINE float orthonormal_factor(int size) {
-  switch (size) {
-    case 16: return 0.25f;
-    case 32: return 0x1.6a09e6p-3f;  // fp32(1 / sqrt(32))
-    case 64: return 0.125f;
-    default: return 0x1.6a09e6p-4f;  // fp32(1 / sqrt(128))
-  }
-}
 
 // `lanes` independent transforms side by side: element j of each lies at v[j * lanes].
 MIXPREC_INLINE void butterflies(float* MIXPREC_RESTRICT v, int size, std::int64_t lanes) {
@@ -38,12 +29,11 @@ MIXPREC_INLINE void butterflies(float* MIXPREC_RESTRICT v, int size, std::int64_
 
 // The transforms in `v`, with signs before or after.
 MIXPREC_INLINE void transform(const HadamardTask& task, float* MIXPREC_RESTRICT v, std::int64_t lanes) {
-  const float factor = orthonormal_factor(task.size);
   if (task.signs && !task.inverse)
     for (int j = 0; j < task.size; ++j)
       for (std::int64_t i = 0; i < lanes; ++i) v[j * lanes + i] *= task.signs[j];
   butterflies(v, task.size, lanes);
-  for (std::int64_t i = 0; i < task.size * lanes; ++i) v[i] *= factor;
+  for (std::int64_t i = 0; i < task.size * lanes; ++i) v[i] *= task.factor;
   if (task.signs && task.inverse)
     for (int j = 0; j < task.size; ++j)
       for (std::int64_t i = 0; i < lanes; ++i) v[j * lanes + i] *= task.signs[j];

@@ -16,7 +16,7 @@
 namespace mixprec {
 
 const LevelKernels* MIXPREC_JOIN(MIXPREC_LEVEL, _kernels)() {
-  static constexpr LevelKernels kernels{amax_range, amax_columns, round_all,       round_rows,
+  static constexpr LevelKernels kernels{amax_range,    amax_columns, word_range,    round_all, round_rows,
                                         round_columns, round_blocks, hadamard_groups, hadamard_columns};
   return &kernels;
 }

@@ -42,6 +42,7 @@ struct BlockTask {
 struct HadamardTask {
   Matrix x;
   int size;
+  float factor;  // fp32(1 / sqrt(size))
   const float* signs;
   bool inverse;
   float* y;
@@ -55,10 +56,13 @@ struct Rect {
 
 // Largest block along one axis; buffers on the stack are sized by it.
 constexpr std::int64_t kMaxBlock = 4096;
+// Largest Hadamard transform.
+constexpr int kMaxTransform = 128;
 
 struct LevelKernels {
   std::uint32_t (*amax)(const Matrix& x, std::int64_t begin, std::int64_t end);
   void (*amax_columns)(const Matrix& x, std::int64_t row_begin, std::int64_t row_end, std::uint32_t* amax);
+  void (*word_range)(const Random& random, std::int64_t begin, std::int64_t end, std::uint32_t* words);
   void (*round_all)(const ElementTask& task, std::int64_t begin, std::int64_t end);
   void (*round_rows)(const ElementTask& task, std::int64_t row_begin, std::int64_t row_end);
   void (*round_columns)(const ElementTask& task, std::int64_t row_begin, std::int64_t row_end);

@@ -84,6 +84,9 @@ bool has_level(Level level);
 // Largest magnitude: NaN if any element is NaN, 0 for an empty matrix.
 float amax(const Matrix& x, const Run& run);
 
+// The random words of elements [0, n).
+void random_words(const Random& random, std::int64_t n, std::uint32_t* words, const Run& run);
+
 // Rounds every element on its own: carrier[i] = round(x[i]).
 void round(const Matrix& x, const Cast& cast, const Random& random, float* carrier, const Run& run);
 
@@ -95,7 +98,7 @@ void scaled(const Matrix& x, const Cast& cast, int axis, const Random& random, c
 void scaled_both(const Matrix& x, const Cast& cast_cols, const Random& random_cols, const Scaled& along_cols,
                  const Cast& cast_rows, const Random& random_rows, const Scaled& along_rows, const Run& run);
 
-// Orthonormal Hadamard transform of consecutive groups of `size` (16, 32, 64, 128) along `axis`; x is padded
+// Orthonormal Hadamard transform of consecutive groups of `size` (a power of two, 2 to 128) along `axis`; x is padded
 // with zeros to whole groups, so y has ceil(extent / size) * size there. `signs` (null or `size` values of
 // +-1) multiply first. With `inverse` they multiply last.
 void hadamard(const Matrix& x, int size, const float* signs, int axis, bool inverse, float* y, const Run& run);
