@@ -52,7 +52,7 @@ bench: $(VENV)/.bench ## the benchmarks, beside their peers; about ten minutes
 	$(BIN)/python -m benchmarks
 
 docs: $(VENV)/.docs ## the documentation as a site, in build/site
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean: ## remove the environment and all that was built
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
