@@ -35,8 +35,7 @@ def rules_by_module(model: nn.Module, recipe: Recipe) -> dict[str, Rule]:
 def matches(rule: Rule, name: str, module: nn.Module) -> bool:
     """Whether ``rule`` is about this module."""
     shape = tuple(module.weight.shape) if isinstance(module, nn.Linear) else ()
-    types = [cls.__name__ for cls in base_class(module).__mro__]
-    return rule.matches(name, types, shape)
+    return rule.matches(name, base_class(module).__name__, shape)
 
 
 def _unmatched(rule: Rule, recipe: Recipe, candidates: Mapping[str, nn.Module]) -> str:
