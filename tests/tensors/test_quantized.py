@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mixprec.specs import parse_cast
+from mixprec.specs import Cast, parse_cast
 from mixprec.tensors import QuantizedTensor, fake_quantize, quantize
 
 CASTS = ["bf16", "e4m3", "e4m3[tensor]", "e4m3[row]", "mxfp8 rceil", "mxfp6", "mxfp4 sr", "nvfp4", "nvfp4-2d", "mxint8"]
@@ -114,3 +114,10 @@ def test_nan_is_never_hidden() -> None:
         assert fake_quantize(x, cast).isnan().all()
     with pytest.raises(ValueError, match="no code for NaN"):
         quantize(x, "e2m1")
+
+
+@pytest.mark.parametrize("cast", ["bf16", "nvfp4 sr rht16", parse_cast("mxfp8 rceil")])
+def test_fake_quantize_compiles_whole(cast: str | Cast) -> None:
+    compiled = torch.compile(lambda x: fake_quantize(x, cast, seed=3), backend="aot_eager", fullgraph=True)
+    x = sample(5, 40)
+    assert torch.equal(compiled(x), fake_quantize(x, cast, seed=3))
