@@ -29,7 +29,7 @@ def test_elements_and_scales_are_formats():
 def test_aliases_lead_to_block_formats():
     assert get_block_format("mxfp6-e2m3") is get_block_format("mxfp6")
     assert not set(BLOCK_ALIASES) & set(BLOCK_FORMATS)
-    with pytest.raises(ValueError, match="unknown block format 'mxfp5'.*did you mean"):
+    with pytest.raises(ValueError, match=r"unknown block format 'mxfp5'.*did you mean"):
         get_block_format("mxfp5")
 
 
@@ -63,5 +63,5 @@ def test_finite_values_are_counted_right():
 
 
 def test_unknown_names_are_refused():
-    with pytest.raises(ValueError, match="unknown format 'mxfp9'.*did you mean 'mxfp"):
+    with pytest.raises(ValueError, match=r"unknown format 'mxfp9'.*did you mean 'mxfp"):
         describe("mxfp9")

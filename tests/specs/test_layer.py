@@ -37,7 +37,7 @@ def test_operands_of_a_product_share_the_transform():
     rotated = parse_cast("nvfp4 rht16")
     LayerPrecision(wgrad_grad_output=rotated, wgrad_input=rotated)
     for other in (None, parse_cast("nvfp4"), parse_cast("nvfp4 ht16"), parse_cast("nvfp4 rht32")):
-        with pytest.raises(ValueError, match="wgrad_grad_output is 'nvfp4 rht16' and wgrad_input is .*same transform"):
+        with pytest.raises(ValueError, match=r"wgrad_grad_output is 'nvfp4 rht16' and wgrad_input is .*same transform"):
             LayerPrecision(wgrad_grad_output=rotated, wgrad_input=other)
 
 

@@ -11,9 +11,9 @@ from mixprec.specs import LossScale, Recipe, Rule, auto_recipe, recipe, recipe_n
     ("rule", "path", "features", "expected"),
     [
         (Rule(), "anything", (3, 5), True),
-        (Rule(match="blocks.*"), "blocks.3.mlp.fc2", (64, 64), True),
-        (Rule(match="blocks.*"), "Blocks.3", (64, 64), False),
-        (Rule(match="blocks.[01].*"), "blocks.2.fc", (64, 64), False),
+        (Rule(match=r"blocks.*"), "blocks.3.mlp.fc2", (64, 64), True),
+        (Rule(match=r"blocks.*"), "Blocks.3", (64, 64), False),
+        (Rule(match=r"blocks.[01].*"), "blocks.2.fc", (64, 64), False),
         (Rule(type="Linear"), "a", (64, 64), True),
         (Rule(type="Lin"), "a", (64, 64), False),
         (Rule(divisible_by=32), "a", (64, 96), True),
@@ -28,7 +28,7 @@ def test_rules_match(rule: Rule, path: str, features: tuple[int, ...], expected:
 
 
 def test_the_first_rule_that_matches_wins():
-    first, second = Rule(match="a.*"), Rule(type="Linear")
+    first, second = Rule(match=r"a.*"), Rule(type="Linear")
     mine = Recipe(name="mine", rules=(first, second))
     assert mine.rule_for("a.fc", "Linear", (8, 8)) is first
     assert mine.rule_for("b.fc", "Linear", (8, 8)) is second
@@ -77,7 +77,7 @@ def test_senseless_recipes_are_refused(fields: dict[str, object], reason: str):
 def test_names():
     assert recipe_names() == ("auto", "fp32", "bf16", "fp16", "bf16-true", "fp8", "mxfp8", "mxfp4", "nvfp4")
     assert [recipe(name).name for name in recipe_names()] == list(recipe_names())
-    with pytest.raises(ValueError, match="unknown recipe 'mxfp88'.*did you mean 'mxfp8'"):
+    with pytest.raises(ValueError, match=r"unknown recipe 'mxfp88'.*did you mean 'mxfp8'"):
         recipe("mxfp88")
 
 
@@ -116,7 +116,7 @@ def test_overrides():
     assert recipe("bf16", name="mine").name == "mine"
     with pytest.raises(ValueError, match="residual is 'fp16'"):
         recipe("bf16", residual="fp16")
-    with pytest.raises(ValueError, match="unknown recipe field 'compute_type'.*did you mean 'compute_dtype'"):
+    with pytest.raises(ValueError, match=r"unknown recipe field 'compute_type'.*did you mean 'compute_dtype'"):
         recipe("bf16", compute_type="fp16")  # type: ignore[call-arg]
 
 

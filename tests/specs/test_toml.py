@@ -100,17 +100,17 @@ def test_load_by_name_and_by_path(tmp_path: Path):
 
 def test_load_tells_what_is_wrong_with_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(FileNotFoundError, match="no recipe file at 'absent.toml': give a path"):
+    with pytest.raises(FileNotFoundError, match=r"no recipe file at 'absent.toml': give a path"):
         load_recipe("absent.toml")
-    with pytest.raises(ValueError, match="unknown recipe 'mxfp'.*did you mean 'mxfp"):
+    with pytest.raises(ValueError, match=r"unknown recipe 'mxfp'.*did you mean 'mxfp"):
         load_recipe("mxfp")
     with pytest.raises(OSError, match="directory"):
         load_recipe(tmp_path)
     Path("latin.toml").write_bytes(b"name = '\xe4'")
-    with pytest.raises(ValueError, match="recipe file 'latin.toml' is not UTF-8 text"):
+    with pytest.raises(ValueError, match=r"recipe file 'latin.toml' is not UTF-8 text"):
         load_recipe("latin.toml")
     Path("bad.toml").write_text("nam = 'a'", encoding="utf-8")
-    with pytest.raises(ValueError, match="recipe file 'bad.toml': unknown key in recipe: 'nam'.*did you mean 'name'"):
+    with pytest.raises(ValueError, match=r"recipe file 'bad.toml': unknown key in recipe: 'nam'.*did you mean 'name'"):
         load_recipe("bad.toml")
 
 
