@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from mixprec.formats import Format, decode, float_format, get_format, round
+from mixprec.formats import Format, decode, encode, float_format, get_format, round
 
 Array = npt.NDArray[np.float64]
 
@@ -275,3 +275,24 @@ def test_widening_and_rounding_back_changes_no_pattern(name: str):
         value = decode(fmt, code)
         back = round(fmt, value, overflow="propagate")
         assert back == value or (math.isnan(back) and math.isnan(value))
+
+
+def test_the_ends_of_e8m0_differ():
+    x = np.array([0.0, 1.01 * 2.0**-127, -1.0], dtype=np.float32)
+    low, next_up = 2.0**-127, 2.0**-126
+    assert [round("e8m0", value) for value in x[:2].tolist()] == [low, low]
+    assert math.isnan(round("e8m0", -1.0))
+    assert through_torch(x, torch.float8_e8m0fnu).tolist() == [low, next_up, 1.0]
+    other = through_ml_dtypes(x, ML_DTYPES["e8m0"])
+    assert np.isnan(other[[0, 2]]).all()
+    assert other[1] == next_up
+
+
+@pytest.mark.parametrize("name", ["bf16", "fp16", "e5m2", "e4m3"])
+def test_the_code_of_nan_is_that_of_ml_dtypes(name: str):
+    bits = np.array([np.nan], dtype=np.float32).astype(ML_DTYPES[name])
+    assert encode(FORMATS[name], math.nan) == bits.view(np.uint16 if FORMATS[name].bits == 16 else np.uint8)[0]
+
+
+def test_torch_has_another_nan_in_e5m2():
+    assert torch.tensor([math.nan]).to(torch.float8_e5m2).view(torch.uint8).item() == 0x7F

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mixprec.specs import LayerPrecision, LossScale, Recipe, Rule, load_recipe, recipe, recipe_names
 
@@ -119,3 +121,20 @@ def test_a_file_named_as_a_recipe_needs_its_folder(tmp_path: Path, monkeypatch: 
     Path("bf16").write_text(MINE.to_toml(), encoding="utf-8")
     assert load_recipe("bf16") == recipe("bf16")
     assert load_recipe("./bf16") == MINE
+
+
+@given(
+    st.text(min_size=1),
+    st.text(min_size=1),
+    st.text(),
+    st.floats(min_value=2.0**-24, max_value=2.0**127),
+    st.integers(min_value=1),
+)
+def test_any_text_and_number_survives_the_file(name: str, match: str, reason: str, initial: float, interval: int):
+    mine = Recipe(
+        name=name,
+        reason=reason,
+        rules=(Rule(match=match),),
+        loss_scale=LossScale(kind="static", initial=initial, interval=interval),
+    )
+    assert Recipe.from_toml(mine.to_toml()) == mine
