@@ -80,7 +80,10 @@ class RecipeSummary:
     def status(self) -> RunStatus:
         """The worst of its runs'; ``"unfinished"`` before any."""
         found = {run.status for run in self.runs}
-        return next((status for status in _SEVERITY if status in found), "done" if found else "unfinished")
+        for status in _SEVERITY:
+            if status in found:
+                return status
+        return "done" if found else "unfinished"
 
     @property
     def steps(self) -> int:

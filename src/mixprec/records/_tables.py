@@ -34,9 +34,9 @@ def summary_table(summary: Summary) -> Table:
     Columns that no recipe has anything to say in (skipped steps, say) are left out.
 
     Example:
-        >>> from mixprec.records import EvaluationRecord, summarize
+        >>> from mixprec.records import EvaluationRecord, RunEndRecord, summarize
         >>> evaluation = EvaluationRecord(recipe="fp32", seed=0, step=9, forward="recipe", metrics={"loss": 2.5})
-        >>> table = summary_table(summarize([evaluation]))
+        >>> table = summary_table(summarize([evaluation, RunEndRecord(recipe="fp32", seed=0, status="done")]))
         >>> table.headers, table.rows
         (('recipe', 'loss'), (('fp32', '2.5000'),))
     """
