@@ -59,7 +59,7 @@ def test_the_floor_is_told_once_for_each_stay():
     trace, events = run(spec, [False] * 6)
     assert [s for s, _ in trace] == [2.0**-23] + [2.0**-24] * 5
     assert [e.name for e in events] == ["loss scale floor"]
-    assert "2^-24" in events[0].message or "5.96046e-08" in events[0].message
+    assert "2^-24" in events[0].message
 
 
 def test_a_nan_streak_never_drives_the_scale_to_zero():

@@ -91,7 +91,7 @@ def _grown(spec: LossScale, state: ScaleState) -> tuple[ScaleState, tuple[ScaleE
     return ScaleState(scale, spec.interval), (
         ScaleEvent(
             "loss scale ceiling",
-            f"ceiling reached: the loss scale stays at {scale:g}; gradients this small are zero or need a larger loss",
+            f"ceiling reached: the loss scale stays at {scale_text(scale)}; gradients this small are zero or need a larger loss",
         ),
     )
 
@@ -103,10 +103,20 @@ def _shrunk(spec: LossScale, state: ScaleState) -> tuple[ScaleState, tuple[Scale
     return ScaleState(scale), (
         ScaleEvent(
             "loss scale floor",
-            f"floor reached: the loss scale stays at {scale:g}; gradients that are not finite even so come from the "
+            f"floor reached: the loss scale stays at {scale_text(scale)}; gradients that are not finite even so come from the "
             "data, the loss or the weights, not from the scale",
         ),
     )
+
+
+def scale_text(scale: float) -> str:
+    """Write a scale for people: powers of two that are long as digits are written as powers.
+
+    Example:
+        >>> scale_text(65536.0), scale_text(0.5), scale_text(2.0**120)
+        ('65536', '0.5', '2^120')
+    """
+    return f"{scale:.10g}" if 2.0**-10 <= scale <= 2.0**32 else f"2^{math.frexp(scale)[1] - 1}"
 
 
 def parse_loss_scale(value: LossScale | float | str) -> LossScale:

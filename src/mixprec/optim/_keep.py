@@ -1,5 +1,8 @@
 """An optimizer that updates masters: substitution in its parameter groups, and the way back."""
 
+# torch marks its multi-tensor functions private; its own optimizers are made of them.
+# pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -77,8 +80,7 @@ class KeptWeights:
         if not self.pairs:
             return
         pairs = self.pairs.values()
-        # One launch on an accelerator, as torch's own optimizers do it.
-        torch._foreach_copy_([p.param for p in pairs], [p.master for p in pairs])  # pyright: ignore
+        torch._foreach_copy_([p.param for p in pairs], [p.master for p in pairs])
         for pair in pairs:
             pair.written_back()
 
