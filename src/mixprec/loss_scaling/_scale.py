@@ -91,7 +91,8 @@ def _grown(spec: LossScale, state: ScaleState) -> tuple[ScaleState, tuple[ScaleE
     return ScaleState(scale, spec.interval), (
         ScaleEvent(
             "loss scale ceiling",
-            f"ceiling reached: the loss scale stays at {scale_text(scale)}; gradients this small are zero or need a larger loss",
+            f"ceiling reached: the loss scale stays at {scale_text(scale)}; gradients this small are zero, or the "
+            "loss is too small",
         ),
     )
 
@@ -103,8 +104,8 @@ def _shrunk(spec: LossScale, state: ScaleState) -> tuple[ScaleState, tuple[Scale
     return ScaleState(scale), (
         ScaleEvent(
             "loss scale floor",
-            f"floor reached: the loss scale stays at {scale_text(scale)}; gradients that are not finite even so come from the "
-            "data, the loss or the weights, not from the scale",
+            f"floor reached: the loss scale stays at {scale_text(scale)}; gradients that are not finite even so come "
+            "from the data, the loss or the weights, not from the scale",
         ),
     )
 

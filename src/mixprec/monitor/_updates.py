@@ -45,7 +45,7 @@ class UpdateWatch:
         >>> watch.before_step({p})
         >>> _ = p.data.sub_(0.001)  # half a unit in the last place is 0.002
         >>> watch.after_step()[0].message
-        "update too small: 0 of 4 elements of norm.weight moved in 1 steps (bf16 holds ... use recipe 'bf16' (fp32 master)..."
+        "update too small: 0 of 4 elements of norm.weight moved in 1 steps (bf16 ... use recipe 'bf16' (fp32 master)..."
     """
 
     def __init__(self, params: Mapping[str, Parameter], *, window: int = 20, every: int = 1000) -> None:
@@ -90,9 +90,9 @@ class UpdateWatch:
         elements = f"{compared} elements" if compared == p.numel() else f"{compared} sampled elements (of {p.numel()})"
         bits, dtype = (8, "bf16") if p.dtype == torch.bfloat16 else (11, "fp16")
         return (
-            f"update too small: 0 of {elements} of {name} moved in {self.window} steps ({dtype} holds {bits} significant "
-            f"bits, and each update is below half of the last one); use recipe '{dtype}' (fp32 master), or a larger "
-            "learning rate"
+            f"update too small: 0 of {elements} of {name} moved in {self.window} steps ({dtype} holds {bits} "
+            f"significant bits, and each update is below half of the last one); use recipe '{dtype}' (fp32 master), or "
+            "a larger learning rate"
         )
 
 
