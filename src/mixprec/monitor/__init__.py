@@ -1,0 +1,1 @@
+"""What watches a run: sampling, the first bad tensor, exporters."""

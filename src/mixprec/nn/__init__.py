@@ -1,0 +1,8 @@
+"""The three GEMMs as one autograd function, and the conversion of a model to it."""
+
+from ._audit import Audit, AuditRow
+from ._convert import Conversion, conversion_of, convert
+from ._device import native_here
+from ._resolve import resolve
+
+__all__ = ["Audit", "AuditRow", "Conversion", "conversion_of", "convert", "native_here", "resolve"]

@@ -1,0 +1,123 @@
+"""``scaled_dot_product_attention`` in a 16-bit compute dtype on a device without 16-bit units.
+
+The operands are the 16-bit values, both products and the softmax run in fp32, the result is rounded once: the
+same arithmetic that a native kernel with fp32 accumulation does. Only 16-bit tensors and the row sums are kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ._operands import FORMAT_OF_DTYPE
+from ._site import ConversionState
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionArguments:
+    """The arguments of ``F.scaled_dot_product_attention`` besides query, key and value."""
+
+    attn_mask: Tensor | None = None
+    dropout_p: float = 0.0
+    is_causal: bool = False
+    scale: float | None = None
+    enable_gqa: bool = False
+
+
+class WideAttention(torch.autograd.Function):
+    """Attention of 16-bit operands through the fp32 flash kernel of the CPU."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, arguments: AttentionArguments, state: ConversionState
+    ) -> Tensor:
+        with torch.autocast(state.device_type, enabled=False):
+            ctx.where = state.where()
+            _announce(state, ctx.where, "attention")
+            wide, logsumexp = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+                q.float(), k.float(), v.float(), 0.0, arguments.is_causal, attn_mask=bias, scale=arguments.scale
+            )
+            # The kernel lays its output out as [B, T, H, E]; the copy keeps that, so that the merge of heads is a view.
+            out = wide.to(state.compute_dtype)
+        ctx.save_for_backward(q, k, v, out, logsumexp, bias)
+        ctx.arguments, ctx.state = arguments, state
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, out, logsumexp, bias = ctx.saved_tensors
+        arguments, state = ctx.arguments, ctx.state
+        with torch.autocast(state.device_type, enabled=False):
+            _announce(state, ctx.where, "attention backward")
+            grads = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+                grad.float(), q.float(), k.float(), v.float(), out.float(), logsumexp, 0.0, arguments.is_causal,
+                attn_mask=bias, scale=arguments.scale,
+            )  # fmt: skip
+            dq, dk, dv = (g.to(state.compute_dtype) for g in grads)
+        return dq, dk, dv, None, None, None
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, arguments: AttentionArguments, state: ConversionState) -> Tensor:
+    """Attention with operands rounded to the compute dtype.
+
+    Args:
+        q, k, v: [..., T, E], [..., S, E], [..., S, Ev].
+        arguments: mask, dropout, causality, scale, grouped heads.
+        state: compute dtype and engine.
+    """
+    dtype = state.compute_dtype
+    q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
+    if state.device_type != "cpu":
+        return _torch_attention(q, k, v, arguments)
+    if not _flash_takes(q, k, v, arguments):
+        # Dropout, a learned mask or unusual shapes: torch's own composition, in fp32 throughout.
+        with torch.autocast(state.device_type, enabled=False):
+            _announce(state, "", "attention")
+            return _torch_attention(q.float(), k.float(), v.float(), arguments).to(dtype)
+    if arguments.enable_gqa:
+        groups = q.shape[1] // k.shape[1]
+        k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
+    return WideAttention.apply(q, k, v, _additive(arguments.attn_mask, q, k), arguments, state)  # pyright: ignore[reportReturnType]
+
+
+def _torch_attention(q: Tensor, k: Tensor, v: Tensor, arguments: AttentionArguments) -> Tensor:
+    mask = arguments.attn_mask
+    if mask is not None and mask.dtype != torch.bool:
+        mask = mask.to(q.dtype)
+    return F.scaled_dot_product_attention(
+        q, k, v, mask, arguments.dropout_p, arguments.is_causal, scale=arguments.scale, enable_gqa=arguments.enable_gqa
+    )
+
+
+def _flash_takes(q: Tensor, k: Tensor, v: Tensor, arguments: AttentionArguments) -> bool:
+    mask = arguments.attn_mask
+    return (
+        q.dim() == k.dim() == v.dim() == 4
+        and q.shape[0] == k.shape[0] == v.shape[0]
+        and q.shape[-1] == k.shape[-1] == v.shape[-1]
+        and k.shape[1] == v.shape[1]
+        and (q.shape[1] == k.shape[1] or (arguments.enable_gqa and q.shape[1] % k.shape[1] == 0))
+        and min(q.numel(), k.numel()) > 0
+        and arguments.dropout_p == 0.0
+        and (mask is None or (mask.dim() in (2, 4) and not mask.requires_grad and not arguments.is_causal))
+    )
+
+
+def _additive(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
+    """A boolean mask as minus infinity where it is False; an additive one in fp32."""
+    if mask is None:
+        return None
+    if mask.dtype == torch.bool:
+        zeros = torch.zeros(mask.shape, dtype=torch.float32, device=mask.device)
+        return zeros.masked_fill(~mask, float("-inf"))
+    return mask.float()
+
+
+def _announce(state: ConversionState, where: str, gemm: str) -> None:
+    if state.observer is not None:
+        name = FORMAT_OF_DTYPE[state.compute_dtype]
+        state.observer.announce(where, gemm, (name, name), "emulated")

@@ -1,0 +1,49 @@
+"""The function mode that applies a 16-bit compute dtype's rules to what a model calls directly.
+
+It runs inside torch's own autocast region and obeys its state: a user's ``torch.autocast(enabled=False)`` region
+stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.overrides import (
+    TorchFunctionMode,
+    _get_current_function_mode_stack,  # pyright: ignore[reportPrivateUsage, reportUnknownVariableType]  # the stack has no public spelling
+)
+
+from ._handlers import HANDLERS
+from ._multihead import multi_head_attention_forward
+from ._site import ConversionState
+
+
+class ComputeMode(TorchFunctionMode):
+    """Applies the compute dtype's rules to every torch function called while it is on."""
+
+    def __init__(self, state: ConversionState) -> None:
+        super().__init__()
+        self.state = state
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        state = self.state
+        if state.is_16bit and torch.is_autocast_enabled(state.device_type):
+            handler = HANDLERS.get(func)
+            if handler is not None:
+                return handler(state, func, args, kwargs)
+            if func is torch.nn.functional.multi_head_attention_forward:
+                # A mode is off while it handles a call; the products inside have to see it again.
+                with self:
+                    return multi_head_attention_forward(*args, **kwargs)
+        return func(*args, **kwargs)
+
+
+def is_active(state: ConversionState) -> bool:
+    """Whether the running code is inside a region of this conversion."""
+    stack: list[TorchFunctionMode] = _get_current_function_mode_stack()
+    return any(isinstance(mode, ComputeMode) and mode.state is state for mode in stack)

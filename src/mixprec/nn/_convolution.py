@@ -1,0 +1,110 @@
+"""Convolutions in a 16-bit compute dtype: operands rounded to it, sums in fp32, one rounding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._engines import exactly
+from ._operands import FORMAT_OF_DTYPE, rounded_to
+from ._site import ConversionState
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvolutionArguments:
+    """Geometry as ``aten.convolution`` takes it."""
+
+    stride: list[int]
+    padding: list[int]
+    dilation: list[int]
+    transposed: bool
+    output_padding: list[int]
+    groups: int
+
+    def positional(self) -> tuple[list[int], list[int], list[int], bool, list[int], int]:
+        """The arguments in the order of ``aten.convolution``."""
+        return self.stride, self.padding, self.dilation, self.transposed, self.output_padding, self.groups
+
+
+class ConvolutionFunction(torch.autograd.Function):
+    """``aten.convolution``; keeps the 16-bit input, makes the weight's rounding again in the backward pass."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, arguments: ConvolutionArguments, state: ConversionState
+    ) -> Tensor:
+        dtype, ctx.where = state.compute_dtype, state.where()
+        with torch.autocast(state.device_type, enabled=False):
+            x_c = x.to(dtype)
+            b_c = None if bias is None else bias.to(dtype)
+            y = _convolve(x_c, weight, b_c, arguments, state)
+        ctx.save_for_backward(x_c, weight)
+        ctx.arguments, ctx.state = arguments, state
+        ctx.dtypes = (x.dtype, None if bias is None else (bias.dtype, list(bias.shape)))
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None]:
+        x_c, weight = ctx.saved_tensors
+        state: ConversionState = ctx.state
+        x_dtype, bias = ctx.dtypes
+        needs_x, needs_w, needs_b = ctx.needs_input_grad[:3]
+        dx = dw = db = None
+        with torch.autocast(state.device_type, enabled=False):
+            g_c = grad.to(state.compute_dtype)
+            sizes = None if bias is None else bias[1]
+            if needs_x and state.native_compute:
+                _announce(state, ctx.where, "dgrad", "native")
+                dx = _gradients(g_c, x_c, weight.to(x_c.dtype), sizes, ctx.arguments, (True, False, False))[0]
+                needs_x = False
+            if needs_x or needs_w or needs_b:
+                wide = (g_c.float(), x_c.float(), rounded_to(weight, state.compute_dtype, wide=True).float())
+                _announce(state, ctx.where, "dgrad + wgrad" if needs_x and needs_w else "dgrad" if needs_x else "wgrad", "emulated")
+                grads = _gradients(*wide, sizes, ctx.arguments, (needs_x, needs_w, needs_b))
+                dx = grads[0] if needs_x else dx
+                dw = grads[1].to(weight.dtype) if needs_w else None
+                db = grads[2].to(bias[0]) if needs_b else None
+            if dx is not None:
+                dx = dx.to(state.compute_dtype).to(x_dtype)
+        return dx, dw, db, None, None
+
+
+def convolution(
+    x: Tensor, weight: Tensor, bias: Tensor | None, arguments: ConvolutionArguments, state: ConversionState
+) -> Tensor:
+    """A (transposed) convolution of [N, C, ...] or unbatched [C, ...] input in the compute dtype."""
+    batched = x.dim() == weight.dim()
+    y = ConvolutionFunction.apply(x if batched else x[None], weight, bias, arguments, state)
+    return y if batched else y[0]  # pyright: ignore[reportReturnType, reportOptionalSubscript]
+
+
+def _convolve(
+    x_c: Tensor, weight: Tensor, b_c: Tensor | None, arguments: ConvolutionArguments, state: ConversionState
+) -> Tensor:
+    dtype = state.compute_dtype
+    _announce(state, "", "fprop", "native" if state.native_compute else "emulated")
+    if state.native_compute:
+        return torch.ops.aten.convolution(x_c, weight.to(dtype), b_c, *arguments.positional())
+    w = rounded_to(weight, dtype, wide=True).float()
+    b = None if b_c is None else b_c.float()
+    return exactly(torch.ops.aten.convolution, x_c.float(), w, b, *arguments.positional()).to(dtype)
+
+
+def _gradients(
+    g: Tensor,
+    x: Tensor,
+    w: Tensor,
+    bias_sizes: list[int] | None,
+    arguments: ConvolutionArguments,
+    mask: tuple[bool, bool, bool],
+) -> tuple[Tensor, Tensor, Tensor]:
+    return exactly(torch.ops.aten.convolution_backward, g, x, w, bias_sizes, *arguments.positional(), mask)
+
+
+def _announce(state: ConversionState, where: str, gemm: str, engine: str) -> None:
+    if state.observer is not None:
+        name = FORMAT_OF_DTYPE[state.compute_dtype]
+        state.observer.announce(where, gemm, (name, name), engine)

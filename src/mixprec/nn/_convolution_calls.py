@@ -1,0 +1,80 @@
+"""From the spellings of ``F.conv*`` and ``F.conv_transpose*`` to one convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ._convolution import ConvolutionArguments, convolution
+from ._site import ConversionState
+
+_Size = int | Sequence[int]
+
+
+def _tuple(value: _Size, dims: int) -> list[int]:
+    return [value] * dims if isinstance(value, int) else list(value) * (dims if len(value) == 1 else 1)
+
+
+def _forward(
+    state: ConversionState,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: _Size = 1,
+    padding: _Size | str = 0,
+    dilation: _Size = 1,
+    groups: int = 1,
+) -> Tensor:
+    dims = weight.dim() - 2
+    dilations = _tuple(dilation, dims)
+    pads = [0] * dims
+    if padding == "same":
+        totals = [d * (k - 1) for d, k in zip(dilations, weight.shape[2:], strict=True)]
+        # torch puts the odd element at the end; F.pad takes the last dimension first.
+        sides = [side for total in reversed(totals) for side in (total // 2, total - total // 2)]
+        input = F.pad(input, sides)
+    elif not isinstance(padding, str):
+        pads = _tuple(padding, dims)
+    arguments = ConvolutionArguments(
+        stride=_tuple(stride, dims), padding=pads, dilation=dilations, transposed=False, output_padding=[0] * dims, groups=groups
+    )  # fmt: skip
+    return convolution(input, weight, bias, arguments, state)
+
+
+def _transposed(
+    state: ConversionState,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: _Size = 1,
+    padding: _Size = 0,
+    output_padding: _Size = 0,
+    groups: int = 1,
+    dilation: _Size = 1,
+) -> Tensor:
+    dims = weight.dim() - 2
+    arguments = ConvolutionArguments(
+        stride=_tuple(stride, dims), padding=_tuple(padding, dims), dilation=_tuple(dilation, dims), transposed=True,
+        output_padding=_tuple(output_padding, dims), groups=groups,
+    )  # fmt: skip
+    return convolution(input, weight, bias, arguments, state)
+
+
+def _handler(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def handle(
+        state: ConversionState, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Tensor:
+        return call(state, *args, **kwargs)
+
+    return handle
+
+
+#: Handlers by function; ``F.conv2d`` and ``torch.conv2d`` are one object.
+CONVOLUTIONS: Mapping[Callable[..., Any], Callable[..., Tensor]] = {
+    **dict.fromkeys((F.conv1d, F.conv2d, F.conv3d, torch.conv1d, torch.conv2d, torch.conv3d), _handler(_forward)),
+    **dict.fromkeys((F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d), _handler(_transposed)),
+}

@@ -1,0 +1,153 @@
+"""How a GEMM runs: natively, or with exact operands in a wider carrier.
+
+An operand is a carrier (the exact values that a native engine would multiply, up to a scale) and an outer
+scale that is constant along the reduction, applied to the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A GEMM operand: ``value = carrier * outer``; ``outer`` is ``None`` where it is one."""
+
+    carrier: Tensor
+    outer: Tensor | None
+    format: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Product:
+    """One GEMM to run: ``a_MK @ b_KN`` in ``out_dtype``, under the engine that the conversion chose."""
+
+    native_compute: bool
+    native_fp8: bool
+    out_dtype: torch.dtype
+
+
+def engine_name(a: Operand, b: Operand, product: Product) -> str:
+    """``native`` where the device multiplies these operands as they are, else ``emulated``."""
+    if _runs_native_fp8(a, b, product):
+        return "native"
+    if _is_rounded(a) or _is_rounded(b) or _scaled(a, b) or a.carrier.dtype != b.carrier.dtype:
+        return "emulated"
+    if a.carrier.dtype == torch.float32:
+        return "native"
+    # A CUDA device can also sum 16-bit products to an fp32 result; torch's CPU product rounds it.
+    takes = product.out_dtype == a.carrier.dtype or a.carrier.device.type == "cuda"
+    return "native" if product.native_compute and takes else "emulated"
+
+
+def multiply(a: Operand, b: Operand, product: Product, bias_N: Tensor | None = None) -> Tensor:
+    """``a @ b (+ bias)``, summed in fp32 and rounded once to ``out_dtype``.
+
+    Args:
+        a: carrier [M, K], outer [], [M, 1] or None.
+        b: carrier [K, N], outer [], [1, N] or None.
+        product: engine and output dtype.
+        bias_N: added in fp32 before the rounding.
+    """
+    if engine_name(a, b, product) == "native":
+        if _runs_native_fp8(a, b, product):
+            return _native_fp8(a, b, product, bias_N)
+        if product.out_dtype == a.carrier.dtype:
+            return _matrix_product(a.carrier, b.carrier, bias_N)
+    y_MN = _wide_product(a.carrier, b.carrier, None if _scaled(a, b) else bias_N)
+    for outer in (a.outer, b.outer):
+        if outer is not None:
+            y_MN = y_MN.mul_(outer)
+    if bias_N is not None and _scaled(a, b):
+        y_MN = y_MN.add_(bias_N.float())
+    return y_MN.to(product.out_dtype)
+
+
+def _scaled(a: Operand, b: Operand) -> bool:
+    return a.outer is not None or b.outer is not None
+
+
+def _is_rounded(operand: Operand) -> bool:
+    """Whether the carrier stands for a narrower format than its dtype."""
+    return operand.format not in _DTYPE_FORMATS or _DTYPE_FORMATS[operand.format] != operand.carrier.dtype
+
+
+_DTYPE_FORMATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def _matrix_product(a_MK: Tensor, b_KN: Tensor, bias_N: Tensor | None) -> Tensor:
+    if bias_N is None:
+        return torch.mm(a_MK, b_KN)
+    return torch.addmm(bias_N.to(a_MK.dtype), a_MK, b_KN)
+
+
+def _wide_product(a_MK: Tensor, b_KN: Tensor, bias_N: Tensor | None) -> Tensor:
+    """The product of exact carriers with fp32 sums, in fp32."""
+    if a_MK.device.type == "cuda" and bias_N is None and _fit_bf16(a_MK, b_KN):
+        return torch.mm(a_MK, b_KN, out_dtype=torch.float32)
+    return exactly(_matrix_product, a_MK.float(), b_KN.float(), bias_N)
+
+
+def _fit_bf16(a: Tensor, b: Tensor) -> bool:
+    return a.dtype == b.dtype and a.dtype in (torch.bfloat16, torch.float16)
+
+
+def exactly(product: Callable[..., Result], *arguments: object) -> Result:
+    """``product(*arguments)`` with full fp32 products, whatever ``torch.set_float32_matmul_precision`` says.
+
+    TF32 or bf16 products would round the carriers again.
+    """
+    before = torch.get_float32_matmul_precision()
+    if before == "highest":
+        return product(*arguments)
+    torch.set_float32_matmul_precision("highest")
+    try:
+        return product(*arguments)
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+# --- FP8 through torch._scaled_mm -------------------------------------------------------------------
+
+_FP8 = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
+
+
+def _fp8_dtype(operand: Operand) -> torch.dtype | None:
+    element, _, rest = operand.format.partition("[")
+    return _FP8.get(element) if rest.startswith(("tensor]", "row]")) else None
+
+
+def _runs_native_fp8(a: Operand, b: Operand, product: Product) -> bool:
+    if not product.native_fp8:
+        return False
+    a_dtype, b_dtype = _fp8_dtype(a), _fp8_dtype(b)
+    if a_dtype is None or b_dtype is None or a_dtype == b_dtype == torch.float8_e5m2:
+        return False
+    same_granularity = (a.outer is not None and a.outer.dim()) == (b.outer is not None and b.outer.dim())
+    m, k = a.carrier.shape
+    n = b.carrier.shape[1]
+    # The units take tiles of 16; rows of M are free (PyTorch, torch._scaled_mm checks).
+    return same_granularity and m > 0 and k % 16 == 0 and n % 16 == 0
+
+
+def _native_fp8(a: Operand, b: Operand, product: Product, bias_N: Tensor | None) -> Tensor:
+    a_dtype, b_dtype = _fp8_dtype(a), _fp8_dtype(b)
+    if a_dtype is None or b_dtype is None or a.outer is None or b.outer is None:
+        raise RuntimeError(f"native FP8 product got operands {a.format} and {b.format}: both must be scaled FP8")
+    y_MN = torch._scaled_mm(  # pyright: ignore[reportPrivateUsage]  # torch's only door to FP8 products
+        a.carrier.to(a_dtype),
+        b.carrier.t().contiguous().to(b_dtype).t(),
+        scale_a=a.outer.contiguous(),
+        scale_b=b.outer.contiguous(),
+        out_dtype=torch.float32,
+    )
+    if bias_N is not None:
+        y_MN = y_MN.add_(bias_N.float())
+    return y_MN.to(product.out_dtype)

@@ -1,0 +1,196 @@
+"""What a 16-bit compute dtype does to each function: products, fp32 operations, additions, constants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..formats import get_format
+from ..formats import round as round_scalar
+from ._attention import AttentionArguments, attention
+from ._convolution_calls import CONVOLUTIONS
+from ._einsum import einsum
+from ._linear import linear
+from ._matmul import matmul
+from ._operands import FORMAT_OF_DTYPE
+from ._recurrent import recurrent
+from ._rules import fp32_functions
+from ._site import ConversionState
+
+Function = Callable[..., Any]
+Handler = Callable[[ConversionState, Function, tuple[Any, ...], dict[str, Any]], Any]
+_16_BIT = (torch.float16, torch.bfloat16)
+
+
+def _in_fp32(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return func(*(widened(a) for a in args), **{name: widened(v) for name, v in kwargs.items()})
+
+
+def widened(value: Any) -> Any:
+    """16-bit tensors in fp32; lists and tuples of them likewise; anything else as it is."""
+    if isinstance(value, Tensor):
+        return value.float() if value.dtype in _16_BIT else value
+    if type(value) in (list, tuple):
+        return type(value)(widened(v) for v in value)
+    return value
+
+
+def _linear(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    return _linear_call(state, *args, **kwargs)
+
+
+def _linear_call(state: ConversionState, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    if weight.dim() != 2:
+        y = matmul(input, weight, state)
+        return y if bias is None else y + bias.to(y.dtype)
+    return linear(input, weight, bias, state.functional)
+
+
+def _matmul(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    if kwargs:
+        return _wide(state, func, args, kwargs)
+    return matmul(args[0], args[1], state)
+
+
+def _rmatmul(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    return matmul(args[1], args[0], state)
+
+
+def _einsum(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    return einsum(args, state)
+
+
+def _wide(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Operands rounded to the compute dtype, the function itself in fp32, the result rounded once."""
+    if state.native_compute:
+        return func(*args, **kwargs)
+    with torch.autocast(state.device_type, enabled=False):
+        y = func(*(_rounded(a, state) for a in args), **{k: _rounded(v, state) for k, v in kwargs.items()})
+    return tuple(t.to(state.compute_dtype) for t in y) if isinstance(y, tuple) else y.to(state.compute_dtype)
+
+
+def _rounded(value: Any, state: ConversionState) -> Any:
+    if isinstance(value, Tensor) and value.is_floating_point():
+        return value.to(state.compute_dtype).float()
+    if type(value) in (list, tuple):
+        return type(value)(_rounded(v, state) for v in value)
+    return value
+
+
+def _attention(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    return _attention_call(state, *args, **kwargs)
+
+
+def _attention_call(
+    state: ConversionState, query: Tensor, key: Tensor, value: Tensor, *positional: Any, **named: Any
+) -> Tensor:
+    names = ("attn_mask", "dropout_p", "is_causal")
+    arguments = AttentionArguments(**dict(zip(names, positional, strict=False)), **named)
+    return attention(query, key, value, arguments, state)
+
+
+def _recurrent(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return recurrent(func, args, kwargs, state)
+
+
+def _normalization(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    """Statistics in fp32, the result in the input's dtype, on every device."""
+    x = args[0] if args else kwargs["input"]
+    if state.device_type == "cpu" and func is not F.rms_norm and func is not torch.rms_norm:
+        return func(*args, **kwargs)  # the CPU's kernels do just that for a 16-bit input with fp32 parameters
+    with torch.autocast(state.device_type, enabled=False):
+        return _in_fp32(state, func, args, kwargs).to(x.dtype)
+
+
+def _embedding(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    y = func(*args, **kwargs)
+    return y.to(state.compute_dtype) if state.residual_16bit else y
+
+
+def _addition(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Keeps a 16-bit residual stream; keeps masks and small constants from vanishing in fp16."""
+    if len(args) != 2 or "out" in kwargs:
+        return func(*args, **kwargs)
+    a, b = args
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        if state.residual_16bit and {a.dtype, b.dtype} == {torch.float32, state.compute_dtype} and min(a.dim(), b.dim()):
+            return func(a.to(state.compute_dtype), b.to(state.compute_dtype), **kwargs)
+        # An additive mask (a constant) of fp16's lowest value plus a score overflows in fp16: the row becomes -inf.
+        if a.dtype == b.dtype == torch.float16 and not (a.requires_grad and b.requires_grad):
+            return func(a.float(), b.float(), **kwargs)
+    elif _vanishes(b if isinstance(a, Tensor) else a, a if isinstance(a, Tensor) else b):
+        return func(widened(a), widened(b), **kwargs)
+    return func(*args, **kwargs)
+
+
+def _vanishes(constant: Any, x: Any) -> bool:
+    """Whether a constant (an epsilon, a mask's -1e9) leaves fp16's normal range."""
+    if not isinstance(constant, (int, float)) or not isinstance(x, Tensor) or x.dtype != torch.float16:
+        return False
+    return constant != 0 and not (2.0**-14 <= abs(constant) <= 65504.0) and abs(constant) != float("inf")
+
+
+def _fill(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``masked_fill`` and ``where`` with a constant that fp16 cannot hold."""
+    values = (*args, *kwargs.values())
+    tensors = [v for v in values if isinstance(v, Tensor) and v.dtype == torch.float16]
+    if tensors and any(_vanishes(v, tensors[0]) for v in values):
+        return _in_fp32(state, func, args, kwargs)
+    return func(*args, **kwargs)
+
+
+def _clamp(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """In fp32 where a bound (1 - 1e-6) is not a value of the compute dtype."""
+    x = args[0] if args else kwargs["input"]
+    bounds = [v for v in (*args[1:], *kwargs.values()) if isinstance(v, (int, float))]
+    if x.dtype in _16_BIT:
+        grid = get_format(FORMAT_OF_DTYPE[x.dtype])
+        if any(abs(v) != float("inf") and round_scalar(grid, float(v)) != v for v in bounds):
+            return _in_fp32(state, func, args, kwargs)
+    return func(*args, **kwargs)
+
+
+def _join(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    """``cat`` and ``stack`` keep a 16-bit residual stream."""
+    tensors = args[0] if args else kwargs.get("tensors")
+    if state.residual_16bit and isinstance(tensors, (list, tuple)):
+        dtype = state.compute_dtype
+        if {t.dtype for t in tensors if isinstance(t, Tensor)} == {torch.float32, dtype}:
+            return func([t.to(dtype) for t in tensors], *args[1:], **{k: v for k, v in kwargs.items() if k != "tensors"})
+    return func(*args, **kwargs)
+
+
+def _spelled(names: str, *owners: Any) -> Iterable[Function]:
+    """Every function of these names that torch has in the owners."""
+    return [getattr(owner, name) for owner in owners for name in names.split() if hasattr(owner, name)]
+
+
+def _table() -> Mapping[Function, Handler]:
+    table: dict[Function, Handler] = dict.fromkeys(fp32_functions(), _in_fp32)
+    groups: tuple[tuple[Handler, Iterable[Function]], ...] = (
+        (_linear, [F.linear]),
+        (_matmul, _spelled("matmul mm bmm mv __matmul__", torch, torch.Tensor)),
+        (_rmatmul, [torch.Tensor.__rmatmul__]),
+        (_einsum, [torch.einsum]),
+        (_wide, _spelled("addmm addbmm baddbmm addmv chain_matmul tensordot lstm_cell gru_cell", torch, torch.Tensor)),
+        (_wide, [*_spelled("rnn_tanh_cell rnn_relu_cell", torch), F.bilinear, torch.linalg.multi_dot]),
+        (_attention, [F.scaled_dot_product_attention]),
+        (_recurrent, _spelled("lstm gru rnn_tanh rnn_relu", torch)),
+        (_normalization, _spelled("layer_norm group_norm rms_norm", F, torch)),
+        (_embedding, [F.embedding]),
+        (_addition, _spelled("add sub __add__ __radd__ __sub__ __rsub__ rsub", torch, torch.Tensor)),
+        (_fill, _spelled("masked_fill where", torch, torch.Tensor)),
+        (_clamp, _spelled("clamp clip clamp_min clamp_max", torch, torch.Tensor)),
+        (_join, _spelled("cat concat concatenate stack", torch)),
+    )
+    for handler, functions in groups:
+        table.update(dict.fromkeys(functions, handler))
+    table.update(CONVOLUTIONS)
+    return table
+
+
+HANDLERS: Mapping[Function, Handler] = _table()

@@ -1,0 +1,112 @@
+"""A linear map as three GEMMs and six casts: one autograd function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._engines import Operand, Product, engine_name, multiply
+from ._operands import FORMAT_OF_DTYPE, Randomness, cast_both, cast_operand, rounded_to, transposed
+from ._site import Site
+
+# Offsets of the operands' random streams within a site.
+_INPUT, _WEIGHT, _WEIGHT_BACKWARD, _GRAD = 0, 2, 3, 4
+
+
+class LinearFunction(torch.autograd.Function):
+    """``y_MN = x_MK @ weight_NK.T + bias_N`` under a site's casts.
+
+    ``fprop`` multiplies input and weight, ``dgrad`` grad_output and weight, ``wgrad`` grad_output and input;
+    each operand is cast along the reduction of its own GEMM. ``fprop`` and ``dgrad`` are rounded once to the
+    compute dtype, ``wgrad`` is given unrounded in the weight's dtype. The weight's casts are made again in the
+    backward pass, never saved.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x_MK: Tensor, weight_NK: Tensor, bias_N: Tensor | None, site: Site) -> Tensor:
+        state, casts = site.state, site.casts
+        with torch.autocast(state.device_type, enabled=False):
+            dtype = state.compute_dtype
+            # The compute dtype's copy of the input is what the backward pass keeps.
+            x_c = x_MK.to(dtype)
+            bits = Randomness(state=state.drawn, stream=site.stream + _INPUT)
+            saves_cast = not state.is_16bit and casts.wgrad_input is not None
+            if saves_cast:
+                x, x_wgrad = cast_both(x_c, casts.fprop_input, casts.wgrad_input, bits)
+            else:
+                x, x_wgrad = cast_operand(x_c, casts.fprop_input, 1, bits), None
+            w = _weight_operand(weight_NK, casts.fprop_weight, 1, site, _WEIGHT, state.drawn)
+            y_MN = _run(site, "fprop", x, transposed(w), dtype, _bias(bias_N, site))
+        ctx.site, ctx.dtypes = site, (x_MK.dtype, None if bias_N is None else bias_N.dtype)
+        ctx.kept = None if x_wgrad is None else x_wgrad.format
+        keeps_input = ctx.needs_input_grad[1]
+        kept = (x_c if x_wgrad is None else x_wgrad.carrier) if keeps_input else None
+        ctx.save_for_backward(kept, None if x_wgrad is None else x_wgrad.outer, weight_NK, state.drawn)
+        return y_MN
+
+    @staticmethod
+    def backward(ctx: Any, grad_MN: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+        kept, outer, weight_NK, drawn = ctx.saved_tensors
+        site, (x_dtype, bias_dtype) = ctx.site, ctx.dtypes
+        casts, dtype = site.casts, site.state.compute_dtype
+        needs_x, needs_w, needs_b = ctx.needs_input_grad[:3]
+        dx = dw = db = None
+        with torch.autocast(site.state.device_type, enabled=False):
+            g_c = grad_MN.to(dtype)
+            bits = Randomness(state=drawn, stream=site.stream + _GRAD)
+            g, g_wgrad = _grad_operands(g_c, site, bits, needs_x, needs_w)
+            if g is not None:
+                w = _weight_operand(weight_NK, casts.dgrad_weight, 0, site, _WEIGHT_BACKWARD, drawn)
+                dx = _run(site, "dgrad", g, w, dtype, None).to(x_dtype)
+            if g_wgrad is not None:
+                if ctx.kept is None:
+                    x_bits = Randomness(state=drawn, stream=site.stream + _INPUT + 1)
+                    x = cast_operand(kept, casts.wgrad_input, 0, x_bits)
+                else:
+                    x = Operand(kept, outer, ctx.kept)
+                dw = _run(site, "wgrad", transposed(g_wgrad), x, torch.float32, None).to(weight_NK.dtype)
+            if needs_b:
+                db = g_c.sum(0, dtype=torch.float32).to(bias_dtype)
+        return dx, dw, db, None
+
+
+def linear(x: Tensor, weight_NK: Tensor, bias_N: Tensor | None, site: Site) -> Tensor:
+    """``LinearFunction`` for inputs of any number of dimensions."""
+    y_MN = LinearFunction.apply(x.reshape(-1, x.shape[-1]), weight_NK, bias_N, site)
+    return y_MN.reshape(*x.shape[:-1], weight_NK.shape[0])  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def _weight_operand(w_NK: Tensor, cast: str | None, axis: int, site: Site, stream: int, drawn: Tensor) -> Operand:
+    if cast is None:
+        dtype = site.state.compute_dtype
+        rounded = rounded_to(w_NK, dtype, wide=not site.state.native_compute)
+        return Operand(rounded, None, FORMAT_OF_DTYPE[dtype])
+    return cast_operand(w_NK, cast, axis, Randomness(state=drawn, stream=site.stream + stream))
+
+
+def _bias(bias_N: Tensor | None, site: Site) -> Tensor | None:
+    """The bias's values in the compute dtype, as torch's autocast takes them."""
+    return None if bias_N is None else bias_N.to(site.state.compute_dtype)
+
+
+def _grad_operands(
+    g_MN: Tensor, site: Site, bits: Randomness, needs_x: bool, needs_w: bool
+) -> tuple[Operand | None, Operand | None]:
+    casts = site.casts
+    if needs_x and needs_w:
+        return cast_both(g_MN, casts.dgrad_grad_output, casts.wgrad_grad_output, bits)
+    second = Randomness(state=bits.state, stream=bits.stream + 1)
+    return (
+        cast_operand(g_MN, casts.dgrad_grad_output, 1, bits) if needs_x else None,
+        cast_operand(g_MN, casts.wgrad_grad_output, 0, second) if needs_w else None,
+    )
+
+
+def _run(site: Site, gemm: str, a: Operand, b: Operand, dtype: torch.dtype, bias_N: Tensor | None) -> Tensor:
+    state = site.state
+    product = Product(native_compute=state.native_compute, native_fp8=state.native_fp8, out_dtype=dtype)
+    if state.observer is not None:
+        state.observer.announce(site.name, gemm, (a.format, b.format), engine_name(a, b, product))
+    return multiply(a, b, product, bias_N)

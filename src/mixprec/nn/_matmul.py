@@ -1,0 +1,72 @@
+"""Matrix products of activations (``torch.matmul``, ``bmm``, ``@``, ``einsum``) in a 16-bit compute dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._engines import exactly
+from ._operands import FORMAT_OF_DTYPE
+from ._site import ConversionState
+
+
+class BatchedProduct(torch.autograd.Function):
+    """``a_BMK @ b_BKN`` of 16-bit values with fp32 sums, rounded once; keeps the 16-bit operands."""
+
+    @staticmethod
+    def forward(ctx: Any, a_BMK: Tensor, b_BKN: Tensor, state: ConversionState) -> Tensor:
+        ctx.save_for_backward(a_BMK, b_BKN)
+        ctx.state, ctx.where = state, state.where()
+        with torch.autocast(state.device_type, enabled=False):
+            return _product(a_BMK, b_BKN, state, (ctx.where, "fprop"))
+
+    @staticmethod
+    def backward(ctx: Any, grad_BMN: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        a_BMK, b_BKN = ctx.saved_tensors
+        state = ctx.state
+        da = db = None
+        with torch.autocast(state.device_type, enabled=False):
+            g_BMN = grad_BMN.to(state.compute_dtype)
+            if ctx.needs_input_grad[0]:
+                da = _product(g_BMN, b_BKN.transpose(1, 2), state, (ctx.where, "dgrad"))
+            if ctx.needs_input_grad[1]:
+                db = _product(a_BMK.transpose(1, 2), g_BMN, state, (ctx.where, "wgrad"))
+        return da, db, None
+
+
+def _product(a_BMK: Tensor, b_BKN: Tensor, state: ConversionState, label: tuple[str, str]) -> Tensor:
+    name = FORMAT_OF_DTYPE[state.compute_dtype]
+    if state.observer is not None:
+        engine = "native" if state.native_compute else "emulated"
+        state.observer.announce(*label, (name, name), engine)
+    if state.native_compute:
+        return torch.bmm(a_BMK, b_BKN)
+    return exactly(torch.bmm, a_BMK.float(), b_BKN.float()).to(state.compute_dtype)
+
+
+def matmul(a: Tensor, b: Tensor, state: ConversionState) -> Tensor:
+    """``torch.matmul(a, b)`` with its broadcasting, operands rounded to the compute dtype.
+
+    A product whose reduction has length one is an outer product, not a GEMM: it stays in the dtype of its
+    operands (positions times frequencies of a rotary table would lose their low digits).
+    """
+    dtype = state.compute_dtype
+    if a.dim() == 0 or b.dim() == 0 or a.shape[-1] == 1:
+        return _as_they_are(a, b, state)
+    a2 = a.to(dtype)[None] if a.dim() == 1 else a.to(dtype)
+    b2 = b.to(dtype)[:, None] if b.dim() == 1 else b.to(dtype)
+    batch = torch.broadcast_shapes(a2.shape[:-2], b2.shape[:-2])
+    a3 = a2.expand(*batch, *a2.shape[-2:]).reshape(-1, *a2.shape[-2:])
+    b3 = b2.expand(*batch, *b2.shape[-2:]).reshape(-1, *b2.shape[-2:])
+    y = BatchedProduct.apply(a3, b3, state).reshape(*batch, a2.shape[-2], b2.shape[-1])  # pyright: ignore[reportOptionalMemberAccess]
+    if b.dim() == 1:
+        y = y.squeeze(-1)
+    return y.squeeze(-1 if b.dim() == 1 else -2) if a.dim() == 1 else y
+
+
+def _as_they_are(a: Tensor, b: Tensor, state: ConversionState) -> Tensor:
+    wide = torch.promote_types(a.dtype, b.dtype)
+    with torch.autocast(state.device_type, enabled=False):
+        return torch.matmul(a.to(wide), b.to(wide))

@@ -1,0 +1,111 @@
+"""Who sees every GEMM of a step: a dispatch mode that counts FLOPs and knows which site ran them."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+from torch.utils.module_tracker import ModuleTracker
+
+from ._region import is_in_backward
+
+_aten = torch.ops.aten
+_ROOT = "<model>"
+_FLASH = _aten._scaled_dot_product_flash_attention_for_cpu
+_FLASH_BACKWARD = _aten._scaled_dot_product_flash_attention_for_cpu_backward
+
+
+#: Names of the GEMMs of a forward pass; seen during a backward pass they are recomputed.
+FORWARD_GEMMS = ("fprop", "attention")
+
+
+@dataclass(frozen=True)
+class GemmKey:
+    """What one row of an audit is about."""
+
+    site: str
+    gemm: str
+    formats: tuple[str, str]
+    engine: str
+    covered: bool
+    recomputed: bool
+
+
+class GemmObserver(TorchDispatchMode):
+    """Sums the FLOPs of a step's GEMMs by site, operand formats and engine.
+
+    A conversion's own functions announce the GEMM that they are about to run; a GEMM that nobody announced is
+    uncovered and is told by the path of the module that was running.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.flops: defaultdict[GemmKey, int] = defaultdict(int)
+        self._announced: tuple[str, str, tuple[str, str], str] | None = None
+        self._tracker = ModuleTracker()
+        # The tracker names modules from the first one that it sees called; the root's call has begun by then.
+        known = self._tracker._known_modules  # pyright: ignore[reportPrivateUsage]
+        for name, module in model.named_modules():
+            known[module] = name or _ROOT
+            self._tracker._seen_modules.add(module)  # pyright: ignore[reportPrivateUsage]
+
+    def announce(self, site: str, gemm: str, formats: tuple[str, str], engine: str) -> None:
+        """The next GEMM belongs to ``site`` (empty: the running module) and takes operands of these formats."""
+        self._announced = (site, gemm, formats, engine)
+
+    def __enter__(self) -> GemmObserver:
+        self._tracker.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *exc: Any) -> None:
+        self._tracker.__exit__(*exc)
+        super().__exit__(*exc)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        flops = _flops(func, args, kwargs, out)
+        if flops:
+            self._record(func, args, flops)
+        return out
+
+    def _record(self, func: Any, args: tuple[Any, ...], flops: int) -> None:
+        announced, self._announced = self._announced, None
+        backward = is_in_backward()
+        if announced is None:
+            dtypes = [str(a.dtype).removeprefix("torch.") for a in args if isinstance(a, torch.Tensor)]
+            names = [{"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}.get(d, d) for d in dtypes[:2]]
+            formats = (names[0], names[-1])
+            key = GemmKey(self.path(), func._overloadpacket.__name__, formats, "torch", False, False)
+        else:
+            site, gemm, formats, engine = announced
+            forward = gemm in FORWARD_GEMMS
+            key = GemmKey(site or self.path(), gemm, formats, engine, True, forward and backward)
+        self.flops[key] += flops
+
+    def path(self) -> str:
+        """The path of the innermost running module."""
+        parents = [p for p in self._tracker.parents if p not in ("Global", _ROOT)]
+        return max(parents, key=lambda p: p.count("."), default=_ROOT)
+
+
+def _flops(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> int:
+    packet = getattr(func, "_overloadpacket", None)
+    if packet is _FLASH:
+        q, k, v = args[:3]
+        return 2 * math.prod(q.shape[:3]) * k.shape[2] * (q.shape[3] + v.shape[3])
+    if packet is _FLASH_BACKWARD:
+        q, k, v = args[1:4]
+        # Five products: the scores again, then the gradients of v, the scores, q and k.
+        return 2 * math.prod(q.shape[:3]) * k.shape[2] * (3 * q.shape[3] + 2 * v.shape[3])
+    counter: Callable[..., int] | None = flop_registry.get(packet)
+    return 0 if counter is None else counter(*args, **kwargs, out_val=out)

@@ -1,0 +1,29 @@
+"""Models that cannot be converted as they are: one error each, naming the order to use."""
+
+from __future__ import annotations
+
+from torch import nn
+
+_ORDER = "the order is: mixprec.convert (or prepare), then fully_shard or DDP, then the optimizer, then torch.compile"
+
+
+def refuse_unconvertible(model: nn.Module, *, restoring: bool = False) -> None:
+    """Raise a ``ValueError`` for a compiled, scripted or sharded model, or one that is converted already.
+
+    Args:
+        model: the root.
+        restoring: whether the conversion is being undone, which a converted model may.
+    """
+    what = "restore" if restoring else "convert"
+    for name, module in model.named_modules():
+        classes = {cls.__name__ for cls in type(module).__mro__}
+        where = name or "the model"
+        if "OptimizedModule" in classes:
+            raise ValueError(f"{what}: {where} is compiled by torch.compile; {_ORDER}")
+        if classes & {"ScriptModule", "RecursiveScriptModule", "TopLevelTracedModule"}:
+            raise ValueError(f"{what}: {where} is a torch.jit module, which is not supported; convert the eager model")
+        if classes & {"FSDPModule", "FullyShardedDataParallel", "DistributedDataParallel", "DataParallel"}:
+            kind = type(module).__name__
+            raise ValueError(f"{what}: {where} is wrapped as {kind}; {_ORDER}; {what} the inner model before wrapping")
+        if not restoring and ("_mixprec_region" in module.__dict__ or "_mixprec_site" in module.__dict__):
+            raise ValueError(f"convert: {where} is converted already; call restore() on its conversion first")

@@ -1,0 +1,94 @@
+"""The region of a conversion: entered by the model's outermost converted module, left when it returns.
+
+A module's class becomes a subclass of itself whose ``forward`` runs inside the region. Submodules are made
+regions too, since activation checkpointing calls them again outside the outermost one; inside a region that is
+already entered they add nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree  # torch's own; knows the output classes that libraries register
+
+from ._compute_mode import ComputeMode, is_active
+from ._site import ConversionState
+
+ATTRIBUTE = "_mixprec_region"
+
+
+def run_in_region(module: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``forward(module, ...)`` inside the region that ``module`` belongs to."""
+    state: ConversionState | None = module.__dict__.get(ATTRIBUTE)
+    if state is None or is_active(state):
+        return forward(module, *args, **kwargs)
+    if is_in_backward():
+        # Recomputation: checkpointing restored the autocast state and the forward pass drew its random bits.
+        with ComputeMode(state):
+            return forward(module, *args, **kwargs)
+    observer = None if torch.compiler.is_compiling() else state.observer
+    with autocast_of(state), ComputeMode(state), nullcontext() if observer is None else observer:
+        state.draw()
+        outputs = forward(module, *args, **kwargs)
+    return pytree.tree_map(functools.partial(_widened, dtype=state.compute_dtype), outputs) if state.is_16bit else outputs
+
+
+def autocast_of(state: ConversionState) -> torch.autocast:
+    """The autocast region of a conversion: on for a 16-bit compute dtype, off (whatever is outside) for fp32.
+
+    Torch's cache of cast weights is off: within one long region it would serve weights from before an update.
+    """
+    if not state.is_16bit:
+        return torch.autocast(state.device_type, enabled=False)
+    return torch.autocast(state.device_type, dtype=state.compute_dtype, cache_enabled=False)
+
+
+def is_in_backward() -> bool:
+    """Whether this thread is inside a backward pass."""
+    return torch._C._current_graph_task_id() != -1  # pyright: ignore[reportPrivateUsage]  # as torch.utils.checkpoint asks
+
+
+def _widened(value: Any, dtype: torch.dtype) -> Any:
+    """Outputs leave the region in fp32, so that a loss outside it is not computed in 16 bits."""
+    return value.float() if isinstance(value, Tensor) and value.dtype == dtype else value
+
+
+@functools.cache
+def region_class(base: type[nn.Module]) -> type[nn.Module]:
+    """The subclass of ``base`` whose forward runs in a region; same name, one for each base."""
+
+    @functools.wraps(base.forward)
+    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        return run_in_region(self, base.forward, args, kwargs)
+
+    def __reduce_ex__(self: nn.Module, protocol: Any) -> Any:
+        return _blank, (base,), self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
+
+    body = {
+        "forward": forward,
+        "__reduce_ex__": __reduce_ex__,
+        "__module__": base.__module__,
+        "__qualname__": base.__qualname__,
+        "__doc__": base.__doc__,
+        "_mixprec_base": base,
+    }
+    return type(base.__name__, (base,), body)
+
+
+def _blank(base: type[nn.Module]) -> nn.Module:
+    """An instance for pickle and deepcopy to fill."""
+    cls = region_class(base)
+    return cls.__new__(cls)
+
+
+def base_class(module: nn.Module) -> type[nn.Module]:
+    """The user's class of a module, whether or not it is converted."""
+    cls = type(module)
+    while "_mixprec_base" in cls.__dict__:
+        cls = cls.__dict__["_mixprec_base"]
+    return cls

@@ -1,0 +1,48 @@
+"""From a recipe as written to the recipe for this device, and what has to be told about it."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from ..specs import Recipe, auto_recipe
+from ._device import device_of, native_here
+from ._site import ConversionState
+
+
+def resolve(recipe: Recipe, model: nn.Module) -> Recipe:
+    """``auto`` as the concrete recipe for the model's device, with its reason; any other recipe as it is."""
+    if recipe.name != "auto":
+        return recipe
+    device = device_of(model)
+    return auto_recipe(native_here(device), _device_name(device))
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return {"cpu": "this CPU"}.get(device.type, device.type)
+
+
+def notes_about(model: nn.Module, recipe: Recipe, state: ConversionState) -> tuple[str, ...]:
+    """What is told once at conversion: why ``auto`` chose, what an accelerator only emulates, what kept its dtype."""
+    notes: list[str] = []
+    if recipe.reason:
+        notes.append(recipe.reason)
+    device = device_of(model)
+    low = any(rule.precision is not None for rule in recipe.rules)
+    emulated = (low and not state.native_fp8) or (state.is_16bit and not state.native_compute)
+    if emulated and device.type != "cpu":
+        native = ", ".join(native_here(device)) or "none below fp32"
+        notes.append(f"recipe {recipe.name} on {_device_name(device)}: exact numbers, no gain in speed; native here: {native}")
+    return tuple(notes)
+
+
+def kept_dtypes(model: nn.Module) -> dict[str, str]:
+    """Floating and complex buffers, and complex parameters, by name: conversion leaves them in their dtype."""
+    kept = {
+        name: str(buffer.dtype).removeprefix("torch.")
+        for name, buffer in model.named_buffers()
+        if buffer.is_floating_point() or buffer.is_complex()
+    }
+    return kept | {name: str(p.dtype).removeprefix("torch.") for name, p in model.named_parameters() if p.is_complex()}

@@ -1,0 +1,41 @@
+"""The fp32 operations of the 16-bit recipes: one explicit list, the same on every device.
+
+Their 16-bit arguments are widened and their result stays fp32. Why each group is here:
+
+- exponentials, logarithms, powers and roots leave 16-bit range or resolution at once;
+- ``sigmoid`` and ``softplus`` saturate: ``sigmoid(10)`` is 1 in bf16, and the loss behind it has gradient zero;
+- softmaxes, norms, sums and means accumulate;
+- losses are means of logarithms.
+
+torch's own lists differ between CPU and CUDA (https://docs.pytorch.org/docs/stable/amp.html, "Op-specific
+behavior"); this one holds CUDA's and adds ``sigmoid`` and ``mean``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+_NAMES = (
+    "exp expm1 log log10 log1p log2 pow float_power reciprocal rsqrt acos asin cosh sinh tan erfinv "
+    "sigmoid softmax log_softmax logsumexp cumsum cumprod sum mean prod norm std var dist cdist renorm trapezoid"
+).split()
+_FUNCTIONAL = (
+    "softmax log_softmax softmin gumbel_softmax sigmoid logsigmoid softplus normalize cosine_similarity "
+    "pairwise_distance binary_cross_entropy binary_cross_entropy_with_logits cross_entropy nll_loss mse_loss l1_loss "
+    "smooth_l1_loss huber_loss kl_div cosine_embedding_loss margin_ranking_loss hinge_embedding_loss soft_margin_loss "
+    "triplet_margin_loss triplet_margin_with_distance_loss multi_margin_loss multilabel_margin_loss "
+    "multilabel_soft_margin_loss poisson_nll_loss gaussian_nll_loss ctc_loss"
+).split()
+
+
+def fp32_functions() -> frozenset[Callable[..., Any]]:
+    """Every spelling (``torch.f``, ``Tensor.f``, ``F.f``, operators) of the fp32 operations."""
+    found: set[Callable[..., Any]] = {torch.Tensor.__pow__, torch.Tensor.__rpow__, torch.linalg.norm, torch.ctc_loss}
+    found |= {torch.linalg.vector_norm, torch.linalg.matrix_norm, torch.special.expit, torch.special.log_softmax}
+    for names, owner in ((_NAMES, torch), (_NAMES, torch.Tensor), (_FUNCTIONAL, F)):
+        found |= {getattr(owner, name) for name in names if hasattr(owner, name)}
+    return frozenset(found)

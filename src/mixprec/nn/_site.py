@@ -1,0 +1,103 @@
+"""What a converted module carries: its site's name, its casts, and the state shared by one conversion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ..specs import LayerPrecision
+
+if TYPE_CHECKING:
+    from ._observer import GemmObserver
+
+#: Streams of random bits reserved for one site: one for each operand that may round stochastically.
+STREAMS_PER_SITE = 8
+
+
+def new_random_state(seed: int) -> Tensor:
+    """The ``[seed, offset]`` that the stochastic casts of one conversion draw from."""
+    return torch.tensor([seed, 0], dtype=torch.int64)
+
+
+@dataclass
+class ConversionState:
+    """What all sites of one conversion share; mutable, owned by the conversion, copied with the model.
+
+    Attributes:
+        compute_dtype: dtype of the activations between GEMMs.
+        device_type: where the model lives; the key of torch's autocast state.
+        residual_16bit: whether additions stay in the compute dtype.
+        native_compute: whether the device multiplies the compute dtype faster than fp32.
+        native_fp8: whether the device multiplies FP8 operands with per-tensor or per-row scales.
+        random: ``[seed, offset]`` of the next forward pass.
+        drawn: ``[seed, offset]`` of the running forward pass.
+        streams: streams that one forward pass uses.
+        observer: who listens to GEMMs, or ``None``.
+    """
+
+    compute_dtype: torch.dtype
+    device_type: str
+    residual_16bit: bool = False
+    native_compute: bool = False
+    native_fp8: bool = False
+    random: Tensor = field(default_factory=lambda: new_random_state(0))
+    drawn: Tensor = field(default_factory=lambda: new_random_state(0))
+    streams: int = 0
+    observer: GemmObserver | None = None
+
+    def __post_init__(self) -> None:
+        #: The site of functions that a model calls itself: everything in the compute dtype.
+        self.functional = Site(name="", casts=OperandCasts(), stream=0, state=self)
+
+    @property
+    def is_16bit(self) -> bool:
+        """Whether the compute dtype is narrower than fp32."""
+        return self.compute_dtype != torch.float32
+
+    def where(self) -> str:
+        """The path of the running module, for whoever observes the step."""
+        return "" if self.observer is None else self.observer.path()
+
+    def draw(self) -> None:
+        """Give the forward pass that starts now random bits of its own."""
+        if self.streams:
+            self.drawn = self.random.clone()
+            self.random[1] += self.streams
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperandCasts:
+    """The six casts of a layer precision as the strings that the casting operators take."""
+
+    fprop_input: str | None = None
+    fprop_weight: str | None = None
+    dgrad_grad_output: str | None = None
+    dgrad_weight: str | None = None
+    wgrad_grad_output: str | None = None
+    wgrad_input: str | None = None
+
+    @classmethod
+    def of(cls, precision: LayerPrecision | None) -> OperandCasts:
+        """The casts of ``precision``; ``None`` keeps every operand in the compute dtype."""
+        if precision is None:
+            return cls()
+        casts = {f.name: getattr(precision, f.name) for f in fields(cls)}
+        return cls(**{name: None if cast is None else str(cast) for name, cast in casts.items()})
+
+    @property
+    def stochastic(self) -> bool:
+        """Whether any operand rounds stochastically."""
+        return any(cast is not None and "sr" in cast.split() for cast in (getattr(self, f.name) for f in fields(self)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """One converted module: its path, its casts, its streams of random bits."""
+
+    name: str
+    casts: OperandCasts
+    stream: int
+    state: ConversionState

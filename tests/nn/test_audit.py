@@ -1,0 +1,92 @@
+"""The audit measures: every GEMM of a step, by site, format and engine."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+import torch.utils.checkpoint
+from torch import Tensor, nn
+
+from mixprec.nn import convert
+from mixprec.specs import recipe
+
+from .models import loss_of, tiny_gpt, tokens
+
+
+def test_shares_of_a_gpt_step() -> None:
+    model = tiny_gpt()
+    conversion = convert(model, recipe("mxfp8"))
+    with conversion.measured():
+        loss_of(model, tokens()).backward()
+    audit = conversion.audit()
+    block = 3 * 2 * 48 * (32 * 96 + 32 * 32 + 2 * 32 * 128)
+    assert sum(row.flops for row in audit.rows if row.format == "mxfp8 rceil") == 2 * block
+    assert {row.site for row in audit.rows if row.covered and row.site != "head"} == {
+        f"blocks.{i}.{name}" for i in (0, 1) for name in ("attn.qkv", "attn.o", "fc1", "fc2")
+    }
+    assert {row.site for row in audit.uncovered} >= {"head", "blocks.0.attn"}
+    assert abs(sum(audit.shares.values()) - 1) < 1e-9
+    assert "blocks.0.attn" in str(audit) and "mxfp8 rceil" in str(audit)
+
+
+def test_16_bit_covers_everything_and_names_the_running_module() -> None:
+    model = tiny_gpt()
+    conversion = convert(model, recipe("bf16", engine="emulated"))
+    with conversion.measured():
+        loss_of(model, tokens()).backward()
+    audit = conversion.audit()
+    assert not audit.uncovered and audit.share("bf16") == 1.0
+    attention = [row for row in audit.rows if row.gemm.startswith("attention")]
+    assert {(row.site, row.gemm) for row in attention} == {
+        (f"blocks.{i}.attn", gemm) for i in (0, 1) for gemm in ("attention", "attention backward")
+    }
+
+
+def test_convolutions_are_counted() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 4, 1))
+    conversion = convert(model, recipe("bf16", engine="emulated"))
+    with conversion.measured():
+        model(torch.randn(2, 3, 6, 6)).sum().backward()
+    audit = conversion.audit()
+    assert audit.share("bf16") == 1.0 and {row.site for row in audit.rows} == {"0", "2"}
+    first = 2 * 2 * 36 * 8 * 27
+    assert sum(row.flops for row in audit.rows if row.site == "0") == 2 * first  # no gradient of the data
+
+
+def test_uncovered_products_are_named() -> None:
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(16, 16)
+
+        def forward(self, x: Tensor) -> Tensor:
+            with torch.autocast("cpu", enabled=False):
+                x = x @ x.t()
+            return self.fc(F.pad(x, (0, 0)))
+
+    model = nn.Sequential(Odd())
+    conversion = convert(model, recipe("bf16", engine="emulated"))
+    with conversion.measured():
+        model(torch.randn(16, 16, requires_grad=True)).sum().backward()
+    rows = conversion.audit().uncovered
+    assert rows[0].site == "0" and rows[0].format == "fp32" and rows[0].engine == "torch"
+
+
+def test_recomputed_products_are_listed_apart() -> None:
+    plain, checkpointed = tiny_gpt(), tiny_gpt(checkpointed=False)
+    audits = []
+    for model in (plain, checkpointed):
+        conversion = convert(model, recipe("mxfp8"))
+        with conversion.measured():
+            loss_of(model, tokens()).backward()
+        audits.append(conversion.audit())
+    assert audits[0].share("mxfp8 rceil") == audits[1].share("mxfp8 rceil")
+    recomputed = [row for row in audits[1].rows if row.recomputed]
+    assert recomputed and all(row.gemm == "fprop" for row in recomputed if row.covered)
+
+
+def test_buffers_are_told() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    conversion = convert(model, recipe("bf16"))
+    assert conversion.audit().kept == {"1.running_mean": "float32", "1.running_var": "float32"}
+    assert "no GEMM was measured" in str(conversion.audit())
