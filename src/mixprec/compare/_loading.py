@@ -12,8 +12,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
+
 from mixprec.formats import unknown_name
 
+from ._random_state import own_random_state
 from ._user_code import WorkloadError, calling
 from ._workload import Workload
 from .workloads import BUILT_IN
@@ -46,7 +49,9 @@ class WorkloadSource:
             WorkloadError: if the user's function fails or returns something else.
             ValueError: if a built-in workload refuses its options.
         """
-        with calling(f"workload(seed={seed}, device={device!r})", self.file):
+        # Seeded for functions that forget to; the caller's random state is left as it was.
+        with own_random_state(device), calling(f"workload(seed={seed}, device={device!r})", self.file):
+            torch.manual_seed(seed)
             made = self.function(seed, device, **self.options)
         if not isinstance(made, Workload):
             raise WorkloadError(
