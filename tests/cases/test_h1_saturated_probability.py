@@ -35,7 +35,9 @@ class TwoClasses(nn.Module):
 
 def one_by_one(kind: str) -> nn.Module:
     """A model with weight 1 and bias 0 that gives a probability."""
-    model = {"module": nn.Sequential(nn.Linear(1, 1), nn.Sigmoid()), "function": Function(), "softmax": TwoClasses()}[kind]
+    model = {"module": nn.Sequential(nn.Linear(1, 1), nn.Sigmoid()), "function": Function(), "softmax": TwoClasses()}[
+        kind
+    ]
     with torch.no_grad():
         for name, p in model.named_parameters():
             p.fill_(0.0 if name.endswith("bias") else 1.0)
@@ -65,6 +67,7 @@ def test_default_scale_skips_once_then_applies() -> None:
         loss = nn.BCELoss()(model(torch.tensor([[10.0]])), torch.tensor([[0.0]]))
         results.append(session.step(loss, zero_grad=False))
     assert [r.applied for r in results] == [False, True]
-    assert "inf" in str(results[0].reason) and "65504" in str(results[0].reason)
+    assert "inf" in str(results[0].reason)
+    assert "65504" in str(results[0].reason)
     bias = dict(model.named_parameters())["0.bias"]
     assert abs(float(bias.grad) - 0.99995) < 0.01

@@ -44,5 +44,6 @@ def test_table(name: str, spelling: str) -> None:
     table, _ = model(4096)
     assert float((table.double() - exact).abs().max()) <= 0.0025
     assert model.inv_freq.dtype == torch.float32
-    assert model.phases.dtype == torch.complex64 and torch.equal(model.phases.imag, imaginary)
+    assert model.phases.dtype == torch.complex64
+    assert torch.equal(model.phases.imag, imaginary)
     assert conversion.audit().kept == {"inv_freq": "float32", "phases": "complex64"}

@@ -26,7 +26,8 @@ def test_shares_of_a_gpt_step() -> None:
     }
     assert {row.site for row in audit.uncovered} >= {"head", "blocks.0.attn"}
     assert abs(sum(audit.shares.values()) - 1) < 1e-9
-    assert "blocks.0.attn" in str(audit) and "mxfp8 rceil" in str(audit)
+    assert "blocks.0.attn" in str(audit)
+    assert "mxfp8 rceil" in str(audit)
 
 
 def test_16_bit_covers_everything_and_names_the_running_module() -> None:
@@ -35,7 +36,8 @@ def test_16_bit_covers_everything_and_names_the_running_module() -> None:
     with conversion.measured():
         loss_of(model, tokens()).backward()
     audit = conversion.audit()
-    assert not audit.uncovered and audit.share("bf16") == 1.0
+    assert not audit.uncovered
+    assert audit.share("bf16") == 1.0
     attention = [row for row in audit.rows if row.gemm.startswith("attention")]
     assert {(row.site, row.gemm) for row in attention} == {
         (f"blocks.{i}.attn", gemm) for i in (0, 1) for gemm in ("attention", "attention backward")
@@ -48,7 +50,8 @@ def test_convolutions_are_counted() -> None:
     with conversion.measured():
         model(torch.randn(2, 3, 6, 6)).sum().backward()
     audit = conversion.audit()
-    assert audit.share("bf16") == 1.0 and {row.site for row in audit.rows} == {"0", "2"}
+    assert audit.share("bf16") == 1.0
+    assert {row.site for row in audit.rows} == {"0", "2"}
     first = 2 * 2 * 36 * 8 * 27
     assert sum(row.flops for row in audit.rows if row.site == "0") == 2 * first  # no gradient of the data
 
@@ -69,7 +72,9 @@ def test_uncovered_products_are_named() -> None:
     with conversion.measured():
         model(torch.randn(16, 16, requires_grad=True)).sum().backward()
     rows = conversion.audit().uncovered
-    assert rows[0].site == "0" and rows[0].format == "fp32" and rows[0].engine == "torch"
+    assert rows[0].site == "0"
+    assert rows[0].format == "fp32"
+    assert rows[0].engine == "torch"
 
 
 def test_recomputed_products_are_listed_apart() -> None:
@@ -82,7 +87,8 @@ def test_recomputed_products_are_listed_apart() -> None:
         audits.append(conversion.audit())
     assert audits[0].share("mxfp8 rceil") == audits[1].share("mxfp8 rceil")
     recomputed = [row for row in audits[1].rows if row.recomputed]
-    assert recomputed and all(row.gemm == "fprop" for row in recomputed if row.covered)
+    assert recomputed
+    assert all(row.gemm == "fprop" for row in recomputed if row.covered)
 
 
 def test_buffers_are_told() -> None:

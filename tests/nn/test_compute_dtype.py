@@ -41,7 +41,8 @@ HALF = torch.randn(4, 6).bfloat16()
 
 @pytest.mark.parametrize(
     "function",
-    [torch.exp, torch.sigmoid, F.sigmoid, Tensor.sigmoid, lambda x: x.softmax(-1), lambda x: F.softmax(x, -1), lambda x: x**2,
+    [torch.exp, torch.sigmoid, F.sigmoid, Tensor.sigmoid, lambda x: x.softmax(-1), lambda x: F.softmax(x, -1),
+     lambda x: x**2,
      lambda x: x.pow(2), torch.log, lambda x: x.sum(), lambda x: x.mean(), lambda x: x.norm(), lambda x: F.normalize(x),
      lambda x: F.cross_entropy(x, torch.zeros(4, dtype=torch.long)), lambda x: x.cumsum(0), F.softplus,
      lambda x: F.binary_cross_entropy_with_logits(x, torch.ones_like(x))],
@@ -132,7 +133,9 @@ def test_attention_is_exact_about_its_operands(options: dict[str, object], name:
     step = 2.0**-8 if dtype == torch.bfloat16 else 2.0**-11
     torch.testing.assert_close(got.double(), want, rtol=2 * step, atol=step)
     grad = torch.randn(want.shape).to(dtype)
-    for g, w in zip(torch.autograd.grad(got, inputs, grad), torch.autograd.grad(want, rounded, grad.double()), strict=True):
+    for g, w in zip(
+        torch.autograd.grad(got, inputs, grad), torch.autograd.grad(want, rounded, grad.double()), strict=True
+    ):
         torch.testing.assert_close(g.double(), w, rtol=4 * step, atol=8 * step * float(w.abs().max()))
 
 
@@ -226,7 +229,8 @@ LOWEST = torch.finfo(torch.float16).min
 
 @pytest.mark.parametrize(
     "mask",
-    [lambda s: s + torch.full((2, 2), LOWEST, dtype=torch.float16), lambda s: s.masked_fill(torch.ones(2, 2).bool(), -1e9),
+    [lambda s: s + torch.full((2, 2), LOWEST, dtype=torch.float16),
+     lambda s: s.masked_fill(torch.ones(2, 2).bool(), -1e9),
      lambda s: torch.where(torch.ones(2, 2).bool(), -1e9, s), lambda s: s - 1e9],
 )  # fmt: skip
 def test_masks_of_a_whole_row_stay_finite_in_fp16(mask: Callable[[Tensor], Tensor]) -> None:

@@ -29,7 +29,8 @@ def test_the_model_stays_the_users(name: str) -> None:
     assert list(model.state_dict()) == list(before)
     assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
     assert all(isinstance(m, classes[n]) for n, m in model.named_modules())
-    assert type(model).__name__ == "TinyGPT" and inspect.signature(model.forward) == signature
+    assert type(model).__name__ == "TinyGPT"
+    assert inspect.signature(model.forward) == signature
     loss_of(model, tokens()).backward()
     tiny_gpt().load_state_dict(model.state_dict())
     conversion.restore()
@@ -53,13 +54,16 @@ def test_copies_compute_the_same_and_are_their_own(name: str, copier: object) ->
     model = tiny_gpt()
     convert(model, recipe(name))
     twin = copier(model)
-    assert isinstance(twin, TinyGPT) and isinstance(twin.blocks[0], Block)
+    assert isinstance(twin, TinyGPT)
+    assert isinstance(twin.blocks[0], Block)
     assert torch.equal(twin(tokens()), model(tokens()))
     conversion = conversion_of(twin)
     assert conversion is not None
     conversion.restore()
-    assert type(twin) is TinyGPT and type(twin.head) is nn.Linear
-    assert conversion_of(model) is not None and type(model) is not TinyGPT
+    assert type(twin) is TinyGPT
+    assert type(twin.head) is nn.Linear
+    assert conversion_of(model) is not None
+    assert type(model) is not TinyGPT
 
 
 def test_first_matching_rule_wins_and_shapes_count() -> None:
@@ -125,7 +129,9 @@ def test_compiled_with_aot_eager_is_bit_equal(name: str) -> None:
 
 def test_encoder_layer_in_evaluation_runs_what_training_runs() -> None:
     torch.manual_seed(0)
-    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4, 64, 0.0, batch_first=True), 1, enable_nested_tensor=False)
+    model = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(32, 4, 64, 0.0, batch_first=True), 1, enable_nested_tensor=False
+    )
     conversion = convert(model, recipe("mxfp8"))
     x = torch.randn(2, 8, 32)
     shares = []

@@ -116,7 +116,8 @@ def test_odd_inputs(name: str) -> None:
     convert(model, recipe(name))
     assert model(torch.zeros(0, 32)).shape == (0, 16)
     y = model(torch.randn(2, 3, 4, 32))
-    assert y.shape == (2, 3, 4, 16) and y.dtype == torch.float32
+    assert y.shape == (2, 3, 4, 16)
+    assert y.dtype == torch.float32
     x = torch.randn(32, 6).t()
     torch.testing.assert_close(model(x), model(x.contiguous()), rtol=0, atol=0)
     model(x).sum().backward()
@@ -124,7 +125,8 @@ def test_odd_inputs(name: str) -> None:
     model.requires_grad_(False)
     x = x.clone().requires_grad_()
     model(x).sum().backward()
-    assert x.grad is not None and torch.isfinite(x.grad).all()
+    assert x.grad is not None
+    assert torch.isfinite(x.grad).all()
     with torch.no_grad():
         assert model(x).grad_fn is None
 

@@ -7,7 +7,7 @@ from ._block import BlockFormat
 from ._block_catalog import BLOCK_ALIASES, BLOCK_FORMATS, get_block_format
 from ._describe import FormatDescription, describe
 from ._format import Format
-from ._generic import float_format
+from ._generic import float_format, is_generic
 from ._names import unknown_name
 from ._philox import philox_4x32_10, random_bits
 from ._registry import FORMATS, get_format, register
@@ -28,6 +28,7 @@ __all__ = [
     "float_format",
     "get_block_format",
     "get_format",
+    "is_generic",
     "philox_4x32_10",
     "random_bits",
     "register",

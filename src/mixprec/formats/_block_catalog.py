@@ -8,7 +8,7 @@ from types import MappingProxyType
 from ._block import BlockFormat
 from ._names import unknown_name
 
-_OCP = "OCP Microscaling Formats (MX) Specification v1.0, section 5.2"
+_OCP = "OCP Microscaling Formats (MX) Specification v1.0, section 5"
 _NVFP4 = "NVIDIA, Pretraining Large Language Models with NVFP4, arXiv:2509.25149"
 
 _CATALOG: tuple[BlockFormat, ...] = (
@@ -18,12 +18,8 @@ _CATALOG: tuple[BlockFormat, ...] = (
     BlockFormat(name="mxfp6-e3m2", element="e3m2", block=(1, 32), scale="e8m0", source=_OCP),
     BlockFormat(name="mxfp4", element="e2m1", block=(1, 32), scale="e8m0", source=_OCP),
     BlockFormat(name="mxint8", element="int8", block=(1, 32), scale="e8m0", source=_OCP),
-    BlockFormat(
-        name="nvfp4", element="e2m1", block=(1, 16), scale="e4m3", tensor_scale="fp32", source=_NVFP4
-    ),
-    BlockFormat(
-        name="nvfp4-2d", element="e2m1", block=(16, 16), scale="e4m3", tensor_scale="fp32", source=_NVFP4
-    ),
+    BlockFormat(name="nvfp4", element="e2m1", block=(1, 16), scale="e4m3", tensor_scale="fp32", source=_NVFP4),
+    BlockFormat(name="nvfp4-2d", element="e2m1", block=(16, 16), scale="e4m3", tensor_scale="fp32", source=_NVFP4),
 )
 
 BLOCK_FORMATS: Mapping[str, BlockFormat] = MappingProxyType({block.name: block for block in _CATALOG})

@@ -77,7 +77,7 @@ CATALOG: tuple[Format, ...] = (
         has_infinity=False,
         nan="none",
         max_value=28.0,
-        source=f"{_OCP}, section 5.3.2",
+        source=f"{_OCP}, section 5",
     ),
     Format(
         name="e2m3",
@@ -87,7 +87,7 @@ CATALOG: tuple[Format, ...] = (
         has_infinity=False,
         nan="none",
         max_value=7.5,
-        source=f"{_OCP}, section 5.3.2",
+        source=f"{_OCP}, section 5",
     ),
     Format(
         name="e2m1",
@@ -97,7 +97,7 @@ CATALOG: tuple[Format, ...] = (
         has_infinity=False,
         nan="none",
         max_value=6.0,
-        source=f"{_OCP}, section 5.3.3",
+        source=f"{_OCP}, section 5",
     ),
     Format(
         name="int8",
@@ -109,7 +109,7 @@ CATALOG: tuple[Format, ...] = (
         nan="none",
         max_value=127 / 64,
         has_negative_zero=False,
-        source=f"{_OCP}, section 5.3.4 (element of MXINT8)",
+        source=f"{_OCP}, section 5 (element of MXINT8)",
     ),
     Format(
         name="e8m0",
@@ -122,6 +122,6 @@ CATALOG: tuple[Format, ...] = (
         max_value=2.0**127,
         has_subnormals=False,
         has_negative_zero=False,
-        source=f"{_OCP}, section 5.4.1 (a scale, not an element)",
+        source=f"{_OCP}, section 5 (a scale, not an element)",
     ),
 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ._block_catalog import BLOCK_ALIASES, BLOCK_FORMATS, get_block_format
 from ._format import Format
-from ._generic import exmy
+from ._generic import is_generic
 from ._names import unknown_name
 from ._registry import FORMATS, get_format
 
@@ -74,7 +74,7 @@ def describe(name: str) -> FormatDescription:
         ('e4m3', 448.0, 8.25, (('NaN', 'S.1111.111'), ('-0', '1.0000.000')))
     """
     is_block = name in BLOCK_FORMATS or name in BLOCK_ALIASES
-    if not is_block and name not in FORMATS and exmy(name) is None:
+    if not is_block and name not in FORMATS and not is_generic(name):
         raise unknown_name("format", name, [*FORMATS, *BLOCK_FORMATS, *BLOCK_ALIASES])
     block = get_block_format(name) if is_block else None
     fmt = get_format(block.element if block else name)

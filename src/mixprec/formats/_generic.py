@@ -45,7 +45,7 @@ def float_format(
             f"got exponent_bits={exponent_bits}, mantissa_bits={mantissa_bits}; expected 1 to 8 and 0 to 23"
         )
     if bias is None:
-        bias = 2 ** (exponent_bits - 1) - 1
+        bias = (1 << (exponent_bits - 1)) - 1
     top = largest_code("float", exponent_bits, mantissa_bits, nan)
     return Format(
         name=name or f"e{exponent_bits}m{mantissa_bits}",
@@ -58,6 +58,16 @@ def float_format(
         has_negative_zero=nan != "negative-zero",
         source="generic: derived from its parameters",
     )
+
+
+def is_generic(name: str) -> bool:
+    """Tell whether ``get_format`` reads a name as exponent and mantissa bits.
+
+    Example:
+        >>> is_generic("e5m6"), is_generic("e9m1"), is_generic("bf16")
+        (True, False, False)
+    """
+    return _EXMY.fullmatch(name) is not None
 
 
 def exmy(name: str) -> Format | None:

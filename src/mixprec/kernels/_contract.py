@@ -190,9 +190,7 @@ class Backend(Protocol):
         """Every element on its own (scaling is not applied); any number of dimensions; shape of x."""
         ...
 
-    def scaled(
-        self, x: Tensor, parameters: CastParameters, axis: int, seed: int, offset: int
-    ) -> tuple[Tensor, Tensor]:
+    def scaled(self, x: Tensor, parameters: CastParameters, axis: int, seed: int, offset: int) -> tuple[Tensor, Tensor]:
         """``(carrier, outer)`` with value = carrier * outer.
 
         The carrier has the shape of x, padded along ``axis`` to a multiple of the transform if there is

@@ -90,9 +90,7 @@ def _hadamard_fake(x: Tensor, size: int, signs: bool, axis: int, inverse: bool) 
     return x.new_empty(_rounded_shape(x.shape, size, axis), dtype=torch.float32)
 
 
-def _quantize(
-    x: Tensor, cast: str, axis: int, random: Tensor | None, stream: int
-) -> tuple[Tensor, Tensor, Tensor]:
+def _quantize(x: Tensor, cast: str, axis: int, random: Tensor | None, stream: int) -> tuple[Tensor, Tensor, Tensor]:
     parameters = _parameters(cast)
     _check_matrix(x, axis)
     return default_backend(x.device.type).quantize(x, parameters, axis, *_random_state(parameters, random, stream))

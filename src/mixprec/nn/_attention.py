@@ -33,7 +33,13 @@ class WideAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, arguments: AttentionArguments, state: ConversionState
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        bias: Tensor | None,
+        arguments: AttentionArguments,
+        state: ConversionState,
     ) -> Tensor:
         with torch.autocast(state.device_type, enabled=False):
             ctx.where = state.where()
@@ -48,7 +54,8 @@ class WideAttention(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, ...]:
+        (grad,) = grad_outputs
         q, k, v, out, logsumexp, bias = ctx.saved_tensors
         arguments, state = ctx.arguments, ctx.state
         with torch.autocast(state.device_type, enabled=False):
@@ -65,7 +72,9 @@ def attention(q: Tensor, k: Tensor, v: Tensor, arguments: AttentionArguments, st
     """Attention with operands rounded to the compute dtype.
 
     Args:
-        q, k, v: [..., T, E], [..., S, E], [..., S, Ev].
+        q: [..., T, E].
+        k: [..., S, E].
+        v: [..., S, Ev].
         arguments: mask, dropout, causality, scale, grouped heads.
         state: compute dtype and engine.
     """

@@ -83,7 +83,9 @@ class Audit:
             lines.append(f"  by {title}: " + ", ".join(f"{name} {100 * share:.1f} %" for name, share in shares.items()))
         lines += _table(self.rows)
         if self.uncovered:
-            lines.append("  not covered: " + ", ".join(f"{row.site} ({row.gemm}, {row.format})" for row in self.uncovered))
+            lines.append(
+                "  not covered: " + ", ".join(f"{row.site} ({row.gemm}, {row.format})" for row in self.uncovered)
+            )
         lines += [f"  kept: {name} as {kind}" for name, kind in self.kept.items()]
         return "\n".join(lines + [f"  note: {note}" for note in self.notes])
 
@@ -115,6 +117,7 @@ def _table(rows: Iterable[AuditRow]) -> list[str]:
         cells.append((row.site, gemm, row.format, row.engine, f"{row.flops / 1e6:.1f}"))
     widths = [max(len(line[i]) for line in cells) for i in range(5)]
     return [
-        "  " + "  ".join(c.rjust(w) if i == 4 else c.ljust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True)))
+        "  "
+        + "  ".join(c.rjust(w) if i == 4 else c.ljust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True)))
         for line in cells
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 
 import torch
@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from ..specs import Recipe, load_recipe
 from ._audit import Audit, AuditRow, make_rows
 from ._compute_mode import ComputeMode
-from ._modules import CONVERTED, SITE
+from ._device import device_of, native_compute, native_here
 from ._matching import rules_by_module
+from ._modules import CONVERTED, SITE
 from ._observer import GemmObserver
 from ._refusals import refuse_unconvertible
 from ._region import ATTRIBUTE, base_class, region_class
 from ._resolve import kept_dtypes, notes_about, resolve
-from ._device import device_of, native_compute, native_here
 from ._site import STREAMS_PER_SITE, ConversionState, OperandCasts, Site, new_random_state
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -94,7 +94,7 @@ class Conversion:
         self.model.__dict__.pop(_HANDLE, None)
 
     @contextmanager
-    def region(self) -> Iterator[None]:
+    def region(self) -> Generator[None]:
         """To be entered around the backward pass: recomputed functions follow the compute dtype's rules."""
         observer = self.state.observer
         with ComputeMode(self.state), nullcontext() if observer is None else observer:
@@ -107,7 +107,7 @@ class Conversion:
         self.state.observer = GemmObserver(self.model)
 
     @contextmanager
-    def measured(self) -> Iterator[None]:
+    def measured(self) -> Generator[None]:
         """Count the GEMMs of the forward and backward pass inside, for a loop that is not a session's."""
         self.measure_next_step()
         with self.region():
@@ -167,8 +167,8 @@ def _refuse_missing_engine(recipe: Recipe, device: torch.device) -> None:
     foreign = sorted(cast for cast in elements if not cast.startswith(("e4m3[tensor]", "e5m2[tensor]", "e4m3[row]")))
     if foreign:
         raise ValueError(
-            f"recipe {recipe.name}: engine 'native' got casts {', '.join(foreign)}: expected per-tensor or per-row e4m3 "
-            "and e5m2, which torch._scaled_mm multiplies; use engine = 'auto' or 'emulated'"
+            f"recipe {recipe.name}: engine 'native' got casts {', '.join(foreign)}: expected per-tensor or per-row "
+            "e4m3 and e5m2, which torch._scaled_mm multiplies; use engine = 'auto' or 'emulated'"
         )
     if dtype != torch.float32 and not native_compute(device, dtype):
         native = ", ".join(native_here(device)) or "none below fp32"

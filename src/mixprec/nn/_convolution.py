@@ -34,7 +34,12 @@ class ConvolutionFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, arguments: ConvolutionArguments, state: ConversionState
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        arguments: ConvolutionArguments,
+        state: ConversionState,
     ) -> Tensor:
         dtype, ctx.where = state.compute_dtype, state.where()
         with torch.autocast(state.device_type, enabled=False):
@@ -47,7 +52,8 @@ class ConvolutionFunction(torch.autograd.Function):
         return y
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None]:
+    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None]:
+        (grad,) = grad_outputs
         x_c, weight = ctx.saved_tensors
         state: ConversionState = ctx.state
         x_dtype, bias = ctx.dtypes
@@ -62,7 +68,12 @@ class ConvolutionFunction(torch.autograd.Function):
                 needs_x = False
             if needs_x or needs_w or needs_b:
                 wide = (g_c.float(), x_c.float(), rounded_to(weight, state.compute_dtype, wide=True).float())
-                _announce(state, ctx.where, "dgrad + wgrad" if needs_x and needs_w else "dgrad" if needs_x else "wgrad", "emulated")
+                _announce(
+                    state,
+                    ctx.where,
+                    "dgrad + wgrad" if needs_x and needs_w else "dgrad" if needs_x else "wgrad",
+                    "emulated",
+                )
                 grads = _gradients(*wide, sizes, ctx.arguments, (needs_x, needs_w, needs_b))
                 dx = grads[0] if needs_x else dx
                 dw = grads[1].to(weight.dtype) if needs_w else None
@@ -77,8 +88,8 @@ def convolution(
 ) -> Tensor:
     """A (transposed) convolution of [N, C, ...] or unbatched [C, ...] input in the compute dtype."""
     batched = x.dim() == weight.dim()
-    y = ConvolutionFunction.apply(x if batched else x[None], weight, bias, arguments, state)
-    return y if batched else y[0]  # pyright: ignore[reportReturnType, reportOptionalSubscript]
+    y: Any = ConvolutionFunction.apply(x if batched else x[None], weight, bias, arguments, state)
+    return y if batched else y[0]
 
 
 def _convolve(

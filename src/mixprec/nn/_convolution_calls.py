@@ -40,7 +40,8 @@ def _forward(
     elif not isinstance(padding, str):
         pads = _tuple(padding, dims)
     arguments = ConvolutionArguments(
-        stride=_tuple(stride, dims), padding=pads, dilation=dilations, transposed=False, output_padding=[0] * dims, groups=groups
+        stride=_tuple(stride, dims), padding=pads, dilation=dilations, transposed=False, output_padding=[0] * dims,
+        groups=groups,
     )  # fmt: skip
     return convolution(input, weight, bias, arguments, state)
 

@@ -38,7 +38,9 @@ def native_here(device: torch.device) -> tuple[str, ...]:
     was built and allowed to, so a CPU that has them is timed once: a product in bf16 against one in fp32.
     """
     if device.type == "cuda":
-        return native_formats("cuda", f"{torch.cuda.get_device_capability(device)[0]}.{torch.cuda.get_device_capability(device)[1]}")
+        return native_formats(
+            "cuda", f"{torch.cuda.get_device_capability(device)[0]}.{torch.cuda.get_device_capability(device)[1]}"
+        )
     if device.type == "cpu" and torch.cpu._is_amx_tile_supported():  # pyright: ignore[reportPrivateUsage]
         return ("bf16",) if _speed_ratio(torch.bfloat16) >= _WORTHWHILE else ()
     return ()

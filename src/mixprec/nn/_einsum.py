@@ -18,7 +18,9 @@ def einsum(args: tuple[Any, ...], state: ConversionState) -> Tensor:
     summed (an outer product): it stays in the operands' dtype. Anything else (one operand, three or more,
     repeated or ellipsis indices) runs in fp32 from rounded operands and is rounded at the end.
     """
-    operands = args[1] if len(args) == 2 and isinstance(args[1], (list, tuple)) else args[1:]
+    operands: list[Tensor] = list(args[1:])
+    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+        operands = list(operands[0])
     equation = args[0].replace(" ", "") if isinstance(args[0], str) else ""
     parsed = _parse(equation) if len(operands) == 2 else None
     if parsed is not None and not (set(parsed[0]) & set(parsed[1])) - set(parsed[2]):

@@ -141,7 +141,7 @@ def _native_fp8(a: Operand, b: Operand, product: Product, bias_N: Tensor | None)
     a_dtype, b_dtype = _fp8_dtype(a), _fp8_dtype(b)
     if a_dtype is None or b_dtype is None or a.outer is None or b.outer is None:
         raise RuntimeError(f"native FP8 product got operands {a.format} and {b.format}: both must be scaled FP8")
-    y_MN = torch._scaled_mm(  # pyright: ignore[reportPrivateUsage]  # torch's only door to FP8 products
+    y_MN = torch._scaled_mm(  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]  # torch's only door to FP8 products
         a.carrier.to(a_dtype),
         b.carrier.t().contiguous().to(b_dtype).t(),
         scale_a=a.outer.contiguous(),

@@ -117,7 +117,11 @@ def _addition(state: ConversionState, func: Function, args: tuple[Any, ...], kwa
         return func(*args, **kwargs)
     a, b = args
     if isinstance(a, Tensor) and isinstance(b, Tensor):
-        if state.residual_16bit and {a.dtype, b.dtype} == {torch.float32, state.compute_dtype} and min(a.dim(), b.dim()):
+        if (
+            state.residual_16bit
+            and {a.dtype, b.dtype} == {torch.float32, state.compute_dtype}
+            and min(a.dim(), b.dim())
+        ):
             return func(a.to(state.compute_dtype), b.to(state.compute_dtype), **kwargs)
         # An additive mask (a constant) of fp16's lowest value plus a score overflows in fp16: the row becomes -inf.
         if a.dtype == b.dtype == torch.float16 and not (a.requires_grad and b.requires_grad):
@@ -160,7 +164,9 @@ def _join(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs:
     if state.residual_16bit and isinstance(tensors, (list, tuple)):
         dtype = state.compute_dtype
         if {t.dtype for t in tensors if isinstance(t, Tensor)} == {torch.float32, dtype}:
-            return func([t.to(dtype) for t in tensors], *args[1:], **{k: v for k, v in kwargs.items() if k != "tensors"})
+            return func(
+                [t.to(dtype) for t in tensors], *args[1:], **{k: v for k, v in kwargs.items() if k != "tensors"}
+            )
     return func(*args, **kwargs)
 
 

@@ -47,7 +47,8 @@ class LinearFunction(torch.autograd.Function):
         return y_MN
 
     @staticmethod
-    def backward(ctx: Any, grad_MN: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+        (grad_MN,) = grad_outputs
         kept, outer, weight_NK, drawn = ctx.saved_tensors
         site, (x_dtype, bias_dtype) = ctx.site, ctx.dtypes
         casts, dtype = site.casts, site.state.compute_dtype
@@ -74,8 +75,8 @@ class LinearFunction(torch.autograd.Function):
 
 def linear(x: Tensor, weight_NK: Tensor, bias_N: Tensor | None, site: Site) -> Tensor:
     """``LinearFunction`` for inputs of any number of dimensions."""
-    y_MN = LinearFunction.apply(x.reshape(-1, x.shape[-1]), weight_NK, bias_N, site)
-    return y_MN.reshape(*x.shape[:-1], weight_NK.shape[0])  # pyright: ignore[reportOptionalMemberAccess]
+    y_MN: Any = LinearFunction.apply(x.reshape(-1, x.shape[-1]), weight_NK, bias_N, site)
+    return y_MN.reshape(*x.shape[:-1], weight_NK.shape[0])
 
 
 def _weight_operand(w_NK: Tensor, cast: str | None, axis: int, site: Site, stream: int, drawn: Tensor) -> Operand:

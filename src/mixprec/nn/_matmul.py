@@ -23,7 +23,8 @@ class BatchedProduct(torch.autograd.Function):
             return _product(a_BMK, b_BKN, state, (ctx.where, "fprop"))
 
     @staticmethod
-    def backward(ctx: Any, grad_BMN: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, Tensor | None, None]:
+        (grad_BMN,) = grad_outputs
         a_BMK, b_BKN = ctx.saved_tensors
         state = ctx.state
         da = db = None
@@ -60,7 +61,8 @@ def matmul(a: Tensor, b: Tensor, state: ConversionState) -> Tensor:
     batch = torch.broadcast_shapes(a2.shape[:-2], b2.shape[:-2])
     a3 = a2.expand(*batch, *a2.shape[-2:]).reshape(-1, *a2.shape[-2:])
     b3 = b2.expand(*batch, *b2.shape[-2:]).reshape(-1, *b2.shape[-2:])
-    y = BatchedProduct.apply(a3, b3, state).reshape(*batch, a2.shape[-2], b2.shape[-1])  # pyright: ignore[reportOptionalMemberAccess]
+    product: Any = BatchedProduct.apply(a3, b3, state)
+    y = product.reshape(*batch, a2.shape[-2], b2.shape[-1])
     if b.dim() == 1:
         y = y.squeeze(-1)
     return y.squeeze(-1 if b.dim() == 1 else -2) if a.dim() == 1 else y

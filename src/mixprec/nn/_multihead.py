@@ -73,7 +73,9 @@ def _mask(a: _Arguments, q_NHLD: Tensor, extra: int) -> Tensor | None:
     """The attention and padding masks as one additive fp32 mask, open for the ``extra`` appended keys."""
     mask, padding = a["attn_mask"], a["key_padding_mask"]
     if a["is_causal"] and mask is None:
-        raise ValueError("multi_head_attention_forward: is_causal was given without attn_mask; pass both, as torch asks")
+        raise ValueError(
+            "multi_head_attention_forward: is_causal was given without attn_mask; pass both, as torch asks"
+        )
     merged: Tensor | None = None
     if mask is not None:
         merged = _additive(mask)
@@ -92,9 +94,7 @@ def _additive(mask: Tensor) -> Tensor:
     return torch.zeros(mask.shape, dtype=torch.float32, device=mask.device).masked_fill(mask, float("-inf"))
 
 
-def _attended(
-    a: _Arguments, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
-) -> tuple[Tensor, Tensor | None]:
+def _attended(a: _Arguments, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
     dropout = a["dropout_p"] if a["training"] else 0.0
     if not a["need_weights"]:
         full = None if mask is None else mask.expand(q.shape[0], 1 if mask.dim() < 4 else mask.shape[1], -1, -1)

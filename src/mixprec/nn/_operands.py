@@ -28,7 +28,7 @@ def cast_operand(x_RC: Tensor, cast: str | None, axis: int, randomness: Randomne
         return Operand(x_RC, None, FORMAT_OF_DTYPE[x_RC.dtype])
     random, stream = randomness.state, randomness.stream
     if parse_cast(cast).granularity.kind == "none":
-        return Operand(kernels.round(x_RC, cast, axis=axis, random=random, stream=stream), None, cast)
+        return Operand(kernels.round(x_RC, cast, random=random, stream=stream), None, cast)
     carrier, outer = kernels.scaled(x_RC, cast, axis=axis, random=random, stream=stream)
     return Operand(carrier, outer if _has_outer(cast) else None, cast)
 

@@ -35,7 +35,9 @@ def run_in_region(module: nn.Module, forward: Callable[..., Any], args: tuple[An
     with autocast_of(state), ComputeMode(state), nullcontext() if observer is None else observer:
         state.draw()
         outputs = forward(module, *args, **kwargs)
-    return pytree.tree_map(functools.partial(_widened, dtype=state.compute_dtype), outputs) if state.is_16bit else outputs
+    return (
+        pytree.tree_map(functools.partial(_widened, dtype=state.compute_dtype), outputs) if state.is_16bit else outputs
+    )
 
 
 def autocast_of(state: ConversionState) -> torch.autocast:

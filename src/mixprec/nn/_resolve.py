@@ -34,7 +34,9 @@ def notes_about(model: nn.Module, recipe: Recipe, state: ConversionState) -> tup
     emulated = (low and not state.native_fp8) or (state.is_16bit and not state.native_compute)
     if emulated and device.type != "cpu":
         native = ", ".join(native_here(device)) or "none below fp32"
-        notes.append(f"recipe {recipe.name} on {_device_name(device)}: exact numbers, no gain in speed; native here: {native}")
+        notes.append(
+            f"recipe {recipe.name} on {_device_name(device)}: exact numbers, no gain in speed; native here: {native}"
+        )
     return tuple(notes)
 
 

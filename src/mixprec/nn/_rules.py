@@ -19,17 +19,17 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-_NAMES = (
-    "exp expm1 log log10 log1p log2 pow float_power reciprocal rsqrt acos asin cosh sinh tan erfinv "
-    "sigmoid softmax log_softmax logsumexp cumsum cumprod sum mean prod norm std var dist cdist renorm trapezoid"
-).split()
-_FUNCTIONAL = (
-    "softmax log_softmax softmin gumbel_softmax sigmoid logsigmoid softplus normalize cosine_similarity "
-    "pairwise_distance binary_cross_entropy binary_cross_entropy_with_logits cross_entropy nll_loss mse_loss l1_loss "
-    "smooth_l1_loss huber_loss kl_div cosine_embedding_loss margin_ranking_loss hinge_embedding_loss soft_margin_loss "
-    "triplet_margin_loss triplet_margin_with_distance_loss multi_margin_loss multilabel_margin_loss "
-    "multilabel_soft_margin_loss poisson_nll_loss gaussian_nll_loss ctc_loss"
-).split()
+_NAMES = """
+    exp expm1 log log10 log1p log2 pow float_power reciprocal rsqrt acos asin cosh sinh tan erfinv sigmoid softmax
+    log_softmax logsumexp cumsum cumprod sum mean prod norm std var dist cdist renorm trapezoid
+"""
+_FUNCTIONAL = """
+    softmax log_softmax softmin gumbel_softmax sigmoid logsigmoid softplus normalize cosine_similarity
+    pairwise_distance binary_cross_entropy binary_cross_entropy_with_logits cross_entropy nll_loss mse_loss l1_loss
+    smooth_l1_loss huber_loss kl_div cosine_embedding_loss margin_ranking_loss hinge_embedding_loss soft_margin_loss
+    triplet_margin_loss triplet_margin_with_distance_loss multi_margin_loss multilabel_margin_loss
+    multilabel_soft_margin_loss poisson_nll_loss gaussian_nll_loss ctc_loss
+"""
 
 
 def fp32_functions() -> frozenset[Callable[..., Any]]:
@@ -37,5 +37,5 @@ def fp32_functions() -> frozenset[Callable[..., Any]]:
     found: set[Callable[..., Any]] = {torch.Tensor.__pow__, torch.Tensor.__rpow__, torch.linalg.norm, torch.ctc_loss}
     found |= {torch.linalg.vector_norm, torch.linalg.matrix_norm, torch.special.expit, torch.special.log_softmax}
     for names, owner in ((_NAMES, torch), (_NAMES, torch.Tensor), (_FUNCTIONAL, F)):
-        found |= {getattr(owner, name) for name in names if hasattr(owner, name)}
+        found |= {getattr(owner, name) for name in names.split() if hasattr(owner, name)}
     return frozenset(found)

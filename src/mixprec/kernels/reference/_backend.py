@@ -37,9 +37,7 @@ class ReferenceBackend:
         wide = x.float().contiguous()
         return round_to_grid(wide, parameters, _words(wide, parameters, seed, offset))
 
-    def scaled(
-        self, x: Tensor, parameters: CastParameters, axis: int, seed: int, offset: int
-    ) -> tuple[Tensor, Tensor]:
+    def scaled(self, x: Tensor, parameters: CastParameters, axis: int, seed: int, offset: int) -> tuple[Tensor, Tensor]:
         """Carrier and outer scale."""
         elements, scales = _quantized_rows(x, parameters, axis, seed, offset)
         return _layout(elements * scales.scale, axis), _layout(scales.outer, axis)
@@ -83,9 +81,7 @@ class ReferenceBackend:
         return _layout(values, axis) * outer
 
 
-def _quantized_rows(
-    x: Tensor, parameters: CastParameters, axis: int, seed: int, offset: int
-) -> tuple[Tensor, Scales]:
+def _quantized_rows(x: Tensor, parameters: CastParameters, axis: int, seed: int, offset: int) -> tuple[Tensor, Scales]:
     """Elements on the grid and their scales, in the layout where the reduction runs along rows."""
     rows = _layout(x.float(), axis)
     if parameters.transform:

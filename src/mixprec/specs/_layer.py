@@ -1,0 +1,108 @@
+"""Layer precision: the casts of the six operands of a layer's three matrix products."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ._cast import Cast
+from ._parse import parse_cast
+
+OPERANDS = (
+    "fprop_input",
+    "fprop_weight",
+    "dgrad_grad_output",
+    "dgrad_weight",
+    "wgrad_grad_output",
+    "wgrad_input",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerPrecision:
+    """How a layer multiplies: fprop is input x weight, dgrad grad_output x weight, wgrad grad_output x input.
+
+    ``None`` for a cast leaves that operand in the compute dtype. Each block of a cast is (outer,
+    reduction) of the product that the operand goes into, so the input of fprop and that of wgrad are
+    rounded along different axes.
+
+    Attributes:
+        fprop_input: cast of the input in the forward product.
+        fprop_weight: cast of the weight in the forward product.
+        dgrad_grad_output: cast of the output's gradient in the product that gives the input's gradient.
+        dgrad_weight: cast of the weight there.
+        wgrad_grad_output: cast of the output's gradient in the product that gives the weight's gradient.
+        wgrad_input: cast of the input there.
+        output: the dtype that fprop and dgrad give: ``"compute"``, the recipe's compute dtype.
+
+    Raises:
+        ValueError: another output, or the operands of one product disagree about the transform.
+
+    Example:
+        >>> str(LayerPrecision.of(input="e4m3[tensor]", grad_output="e5m2[tensor]").wgrad_grad_output)
+        'e5m2[tensor]'
+    """
+
+    fprop_input: Cast | None = None
+    fprop_weight: Cast | None = None
+    dgrad_grad_output: Cast | None = None
+    dgrad_weight: Cast | None = None
+    wgrad_grad_output: Cast | None = None
+    wgrad_input: Cast | None = None
+    output: Literal["compute"] = "compute"
+
+    def __post_init__(self) -> None:
+        if self.output != "compute":
+            raise ValueError(f"output is '{self.output}', expected 'compute': other outputs are not in this version")
+        pairs = zip(OPERANDS[::2], OPERANDS[1::2], strict=True)
+        for left, right in pairs:
+            if _transform_of(self.operand(left)) != _transform_of(self.operand(right)):
+                raise ValueError(
+                    f"{left} is '{self.operand(left)}' and {right} is '{self.operand(right)}': both operands of a "
+                    "product need the same transform, or it does not cancel"
+                )
+
+    @classmethod
+    def uniform(cls, cast: Cast | str) -> LayerPrecision:
+        """Use one cast for all six operands.
+
+        Example:
+            >>> LayerPrecision.uniform("mxfp8 rceil").is_uniform
+            True
+        """
+        return cls.of(input=cast, weight=cast, grad_output=cast)
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        input: Cast | str | None = None,
+        weight: Cast | str | None = None,
+        grad_output: Cast | str | None = None,
+    ) -> LayerPrecision:
+        """Use one cast for each role, in both products that the role goes into."""
+        inputs, weights, gradients = (
+            parse_cast(cast) if isinstance(cast, str) else cast for cast in (input, weight, grad_output)
+        )
+        return cls(
+            fprop_input=inputs,
+            fprop_weight=weights,
+            dgrad_grad_output=gradients,
+            dgrad_weight=weights,
+            wgrad_grad_output=gradients,
+            wgrad_input=inputs,
+        )
+
+    def operand(self, name: str) -> Cast | None:
+        """Give the cast of one of ``OPERANDS`` by name."""
+        cast: Cast | None = getattr(self, name)
+        return cast
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all six operands have the same cast."""
+        return len({self.operand(name) for name in OPERANDS}) == 1
+
+
+def _transform_of(cast: Cast | None) -> tuple[int, bool]:
+    return (cast.transform, cast.random_signs) if cast else (0, False)
