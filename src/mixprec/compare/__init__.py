@@ -4,6 +4,7 @@ from ._compare import compare
 from ._comparison import Comparison
 from ._folder import recorded, recorded_recipes
 from ._loading import WorkloadSource, load_workload
+from ._machine import machine_facts, package_versions
 from ._template import write_template
 from ._user_code import WorkloadError
 from ._workload import Workload
@@ -17,6 +18,8 @@ __all__ = [
     "WorkloadSource",
     "compare",
     "load_workload",
+    "machine_facts",
+    "package_versions",
     "recorded",
     "recorded_recipes",
     "write_template",

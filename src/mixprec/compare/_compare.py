@@ -62,5 +62,3 @@ def _follow(running: set[tuple[str, int]], record: Record) -> None:
         running.add((record.recipe, record.seed))
     elif isinstance(record, RunEndRecord):
         running.discard((record.recipe, record.seed))
-
-

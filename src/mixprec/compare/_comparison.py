@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
 
 from mixprec.formats import unknown_name
 from mixprec.records import ComparisonRecord
@@ -16,9 +14,8 @@ from mixprec.specs import Recipe
 from mixprec.training import prepare
 
 from ._loading import WorkloadSource
-from ._machine import machine, versions
-from ._user_code import WorkloadError, calling
-from ._workload import Workload
+from ._machine import machine_facts, package_versions
+from ._workload_checks import check_workload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +72,7 @@ def check(comparison: Comparison) -> ComparisonRecord:
     _check_device(comparison.device)
     seed = comparison.seeds[0]
     workload = comparison.source.build(seed, comparison.device)
-    _check_workload(workload, comparison)
+    check_workload(workload, comparison.source.name, comparison.source.file)
     for recipe in comparison.recipes:
         model = copy.deepcopy(workload.model)
         prepare(model, workload.optimizer(model.parameters()), recipe, clip_norm=workload.clip_norm, seed=seed)
@@ -85,8 +82,8 @@ def check(comparison: Comparison) -> ComparisonRecord:
         baseline=comparison.baseline,
         seeds=comparison.seeds,
         steps=workload.steps,
-        machine=machine(comparison.device),
-        versions=versions(),
+        machine=machine_facts(comparison.device),
+        versions=package_versions(),
         data=dict(workload.data),
     )
 
@@ -97,57 +94,3 @@ def _check_device(name: str) -> None:
     except (RuntimeError, AssertionError) as error:
         reason = " ".join(str(error).split()).partition(". ")[0]
         raise ValueError(f"device {name!r} cannot be used here: {reason[:200]}; use --device cpu") from error
-
-
-def _check_workload(workload: Workload, comparison: Comparison) -> None:
-    """One forward pass, one evaluation and one optimizer, as the training will call them."""
-    name, file = comparison.source.name, comparison.source.file
-    try:
-        model = copy.deepcopy(workload.model)
-    except Exception as error:
-        raise WorkloadError(f"{name}: the model cannot be copied for each recipe ({error})") from error
-    with calling("batches(0)", file):
-        batch = workload.batches(0)
-    with calling("loss(model, batches(0))", file):
-        loss = workload.loss(model, batch)
-    _check_loss(name, loss, model)
-    with calling("optimizer(parameters)", file):
-        optimizer: object = workload.optimizer(model.parameters())
-    if not isinstance(optimizer, torch.optim.Optimizer):
-        raise WorkloadError(f"{name}: optimizer(parameters) returned {_kind(optimizer)}, expected torch.optim.Optimizer")
-    if workload.schedule is not None:
-        with calling("schedule(0)", file):
-            _number(name, "schedule(0)", workload.schedule(0))
-    with torch.no_grad(), calling("evaluate(model)", file):
-        metrics: object = workload.evaluate(model.eval())
-    if not isinstance(metrics, Mapping) or "loss" not in metrics:
-        found = sorted(map(str, metrics)) if isinstance(metrics, Mapping) else _kind(metrics)
-        raise WorkloadError(f'{name}: evaluate(model) returned {found}, expected named metrics with one named "loss"')
-    for key, value in metrics.items():
-        _number(name, f"evaluate(model)[{key!r}]", value)
-
-
-def _check_loss(name: str, loss: object, model: nn.Module) -> None:
-    if not isinstance(loss, Tensor) or loss.numel() != 1:
-        found = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else _kind(loss)
-        raise WorkloadError(f"{name}: loss(model, batch) returned {found}, expected a tensor of one value")
-    if not loss.requires_grad:
-        raise WorkloadError(f"{name}: the loss needs no gradient: is it computed under no_grad, or detached?")
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    gradients = torch.autograd.grad(loss, trained, allow_unused=True) if trained else ()
-    if all(gradient is None for gradient in gradients):
-        raise WorkloadError(
-            f"{name}: the loss depends on no parameter of the model that was handed to loss(model, batch); "
-            "use that model, not one from outside, for each recipe trains a copy of its own"
-        )
-
-
-def _number(name: str, what: str, value: object) -> None:
-    try:
-        float(value)  # pyright: ignore[reportArgumentType]  # the point is to find out
-    except (TypeError, ValueError, RuntimeError):
-        raise WorkloadError(f"{name}: {what} is {_kind(value)}, expected a number") from None
-
-
-def _kind(value: object) -> str:
-    return type(value).__name__

@@ -8,9 +8,12 @@ import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TypeVar
 
 from mixprec.records import ComparisonRecord, Record, RunEndRecord, read_records, write_records
 from mixprec.specs import Recipe, load_recipe
+
+T = TypeVar("T")
 
 RECORDS = "records.jsonl"
 FINISHED = ("done", "diverged")
@@ -126,5 +129,5 @@ def _check_same(path: Path, earlier: ComparisonRecord, now: ComparisonRecord) ->
             raise ValueError(f"{path} was run with {what} {before}, now it is {after}: use another --out instead")
 
 
-def _union(first: Iterable, second: Iterable) -> tuple:
+def _union(first: Iterable[T], second: Iterable[T]) -> tuple[T, ...]:
     return tuple(dict.fromkeys((*first, *second)))

@@ -12,11 +12,11 @@ import torch
 from mixprec.kernels import default_backend
 
 
-def machine(device: str) -> dict[str, str | int | float]:
+def machine_facts(device: str) -> dict[str, str | int | float]:
     """Facts that a time or a last bit may depend on.
 
     Example:
-        >>> facts = machine("cpu")
+        >>> facts = machine_facts("cpu")
         >>> facts["device"], sorted(facts)[:3]
         ('cpu', ['cores', 'cpu', 'cpu_capability'])
     """
@@ -44,11 +44,11 @@ def cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
-def versions() -> dict[str, str]:
+def package_versions() -> dict[str, str]:
     """Versions of Python, torch and this package.
 
     Example:
-        >>> sorted(versions())
+        >>> sorted(package_versions())
         ['mixprec', 'python', 'torch']
     """
     return {"mixprec": package_version(), "torch": torch.__version__, "python": platform.python_version()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ class Measured:
 
 
 @contextmanager
-def saved_activations(model: nn.Module) -> Iterator[Measured]:
+def saved_activations(model: nn.Module) -> Generator[Measured]:
     """Count what autograd keeps of a forward pass for its backward.
 
     Storages are counted, each once whatever the number of views saved of it, and whole, for a saved view keeps its
@@ -55,7 +55,7 @@ def _unchanged(tensor: Tensor) -> Tensor:
 
 
 @contextmanager
-def peak_memory(device: torch.device, resident: Callable[[], int]) -> Iterator[Measured]:
+def peak_memory(device: torch.device, resident: Callable[[], int]) -> Generator[Measured]:
     """Measure the most bytes of tensor storage alive at once.
 
     On a CPU the profiler's memory events are summed; on an accelerator its allocator's own peak is read. Both are
@@ -93,7 +93,7 @@ def _highest(profiler: torch.profiler.profile) -> int:
     events = [event for event in results.events() if event.name() == "[memory]"]
     highest = live = 0
     for event in sorted(events, key=lambda event: event.start_ns()):
-        live += event.nbytes()
+        live += int(event.nbytes())  # pyright: ignore[reportAttributeAccessIssue]  # torch's stub leaves it out
         highest = max(highest, live)
     return highest
 

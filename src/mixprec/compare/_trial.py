@@ -100,9 +100,7 @@ class Trial:
             with torch.no_grad():
                 metrics = {name: float(value) for name, value in self._workload.evaluate(model).items()}
             model.train()
-            yield EvaluationRecord(
-                recipe=self.recipe, seed=self.seed, step=self.step, forward=forward, metrics=metrics
-            )
+            yield EvaluationRecord(recipe=self.recipe, seed=self.seed, step=self.step, forward=forward, metrics=metrics)
 
     def end(self, status: str, reason: str = "") -> RunEndRecord:
         """Close the run: ``done``, ``diverged``, ``failed`` or ``interrupted``."""

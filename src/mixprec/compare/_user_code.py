@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def _line_in(error: BaseException, file: Path) -> int | None:
 
 
 @contextmanager
-def calling(what: str, file: Path | None) -> Iterator[None]:
+def calling(what: str, file: Path | None) -> Generator[None]:
     """Turn an exception inside the block into a ``WorkloadError`` that says what failed and where.
 
     A built-in workload has no ``file``; its own ``ValueError`` and ``OSError`` already teach and pass unchanged.
