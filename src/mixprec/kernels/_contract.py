@@ -46,9 +46,9 @@ class CastParameters:
         bits: width of an element's code; rows of codes are little-endian bit streams of that width.
         exponent_bits: width of the exponent field in the code.
         bias: exponent bias of the code.
-        integer: the code is a two's complement byte: ``value * 2**mantissa_bits``.
-        nan_code: the code of NaN (positive, quiet), or -1 if the format has none (such an element is
-            coded 0; its NaN scale, or the caller's check, tells).
+        integer: the code is ``value * 2**mantissa_bits`` in two's complement.
+        nan_code: the code of NaN (positive, quiet; of FNUZ formats the code that would be -0), or -1 if the
+            format has none (such an element is coded 0; its NaN scale, or the caller's check, tells).
         infinity_code: the code of +inf, or -1.
         rounding: of the elements.
         scaling: which of the five scale computations applies.
@@ -95,7 +95,8 @@ def cast_parameters(cast: Cast) -> CastParameters:
     """The numbers of a cast.
 
     Raises:
-        ValueError: the element format is unknown.
+        ValueError: the element format is unknown, or tensors cannot be rounded to it: one without subnormals
+            or without mantissa bits.
 
     Example:
         >>> from mixprec.specs import parse_cast
@@ -104,6 +105,11 @@ def cast_parameters(cast: Cast) -> CastParameters:
         ('mx', 6.0, 2, 32)
     """
     element = get_format(cast.element)
+    if not element.has_subnormals or element.mantissa_bits == 0:
+        raise ValueError(
+            f"tensors cannot be rounded to elements of {element.name!r}: expected a format with subnormals and at "
+            "least one mantissa bit"
+        )
     scaling = _scaling(cast)
     infinity_value = _infinity_value(element, cast, scaling)
     two_level_sr = scaling == "two-level" and cast.rounding == "stochastic"
@@ -155,6 +161,8 @@ def _top_exponent(element: Format) -> int:
 def _nan_code(element: Format) -> int:
     if element.nan == "none":
         return -1
+    if element.nan == "negative-zero":
+        return 1 << (element.bits - 1)
     if element.nan == "all-ones":
         return _top_exponent(element) | ((1 << element.mantissa_bits) - 1)
     return _top_exponent(element) | (1 << (element.mantissa_bits - 1))

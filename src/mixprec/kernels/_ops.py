@@ -218,19 +218,20 @@ def _define(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -
         _LIBRARY.impl(name, kernel, key)
     torch.library.register_fake(f"mixprec::{name}", fake, lib=_LIBRARY)
     operation = getattr(getattr(torch.ops.mixprec, name), "default")
-    _LIBRARY.impl(name, _refuse_gradients(name, operation), "Autograd")
+    _LIBRARY.impl(name, _refuse_gradients(name, operation), "Autograd", with_keyset=True)
     return operation
 
 
 def _refuse_gradients(name: str, operation: Any) -> Callable[..., Any]:
-    def kernel(*args: Any) -> Any:
+    below_autograd = torch._C._after_autograd_keyset  # pyright: ignore[reportPrivateUsage]
+
+    def kernel(keyset: Any, *args: Any) -> Any:
         if args[0].requires_grad and torch.is_grad_enabled():
             raise RuntimeError(
                 f"mixprec::{name} got an input that requires a gradient, which a cast does not pass on; cast inside "
                 "a torch.autograd.Function or under torch.no_grad(), or detach the input"
             )
-        with torch._C._AutoDispatchBelowAutograd():  # pyright: ignore[reportPrivateUsage]
-            return operation(*args)
+        return operation.redispatch(keyset & below_autograd, *args)
 
     return kernel
 

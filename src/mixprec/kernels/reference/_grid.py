@@ -95,7 +95,7 @@ def encode(values: Tensor, parameters: CastParameters) -> Tensor:
     nan = values.isnan()
     exact = torch.where(nan, 0.0, values).double()
     if parameters.integer:
-        return (exact * 2.0**parameters.mantissa_bits).long() & 0xFF
+        return (exact * 2.0**parameters.mantissa_bits).long() & ((1 << parameters.bits) - 1)
     magnitude = exact.abs()
     infinite = magnitude == math.inf
     magnitude = torch.where(infinite, 0.0, magnitude)
@@ -120,7 +120,7 @@ def decode(codes: Tensor, parameters: CastParameters) -> Tensor:
     """
     mantissa_bits = parameters.mantissa_bits
     if parameters.integer:
-        signed = codes - ((codes & 0x80) << 1)
+        signed = codes - ((codes & (1 << (parameters.bits - 1))) << 1)
         return (signed.double() * 2.0**-mantissa_bits).float()
     body = codes & ((1 << (parameters.bits - 1)) - 1)
     field, mantissa = body >> mantissa_bits, body & ((1 << mantissa_bits) - 1)
@@ -131,6 +131,7 @@ def decode(codes: Tensor, parameters: CastParameters) -> Tensor:
     # What the top exponent would hold beyond the largest value is not a number of the format.
     special = torch.where(body == parameters.infinity_code, math.inf, math.nan)
     magnitude = torch.where(magnitude > parameters.max_value, special, magnitude)
+    magnitude = torch.where(codes == parameters.nan_code, math.nan, magnitude)  # FNUZ: the code of -0
     negative = codes >> (parameters.bits - 1) == 1
     return torch.where(negative, -magnitude, magnitude).float()
 

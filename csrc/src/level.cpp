@@ -1,0 +1,24 @@
+// The kernels for one instruction set. The build compiles this file once per level, each time with that
+// level's compiler flags and MIXPREC_LEVEL = plain, avx2 or avx512.
+//
+// Everything that it includes has internal linkage (anonymous namespaces, no standard templates), so that the
+// linker never takes a function built for a newer instruction set than the CPU has.
+
+#include "elements.h"
+#include "hadamard.h"
+
+#ifndef MIXPREC_LEVEL
+#error "MIXPREC_LEVEL names the level that this file is built for"
+#endif
+#define MIXPREC_JOIN2(a, b) a##b
+#define MIXPREC_JOIN(a, b) MIXPREC_JOIN2(a, b)
+
+namespace mixprec {
+
+const LevelKernels* MIXPREC_JOIN(MIXPREC_LEVEL, _kernels)() {
+  static constexpr LevelKernels kernels{amax_range,    amax_columns, word_range,    round_all, round_rows,
+                                        round_columns, round_blocks, hadamard_groups, hadamard_columns};
+  return &kernels;
+}
+
+}  // namespace mixprec

@@ -1,0 +1,135 @@
+// Rounding one fp32 value to a format's grid. Written as selects, so that loops over it vectorise.
+//
+// Three methods, the fastest that is exact for the format:
+//  - IntegerRounder: formats with fp32's exponent range (bf16, tf32, fp32). The dropped bits are the same
+//    number everywhere, subnormals included, so the integer view rounds by adding and masking.
+//  - FloatRounder<float>: narrower exponents. Adding and subtracting 2^(e + 23 - M) rounds the magnitude
+//    to nearest, ties to even, at the spacing 2^(e - M), with e clamped below at the format's smallest
+//    exponent; the other roundings correct that result by one spacing.
+//  - FloatRounder<double>: the same in fp64, for formats whose spacing or range fp32 arithmetic cannot hold.
+#pragma once
+
+#include "bits.h"
+#include "mixprec/kernels.h"
+
+namespace {
+
+using mixprec::Element;
+using mixprec::Rounding;
+
+template <class F>
+struct FloatLayout;
+template <>
+struct FloatLayout<float> {
+  using Bits = std::uint32_t;
+  static constexpr int mantissa = 23;
+  static constexpr int bias = 127;
+  static constexpr Bits exponent_mask = 0x7f800000u;
+};
+template <>
+struct FloatLayout<double> {
+  using Bits = std::uint64_t;
+  static constexpr int mantissa = 52;
+  static constexpr int bias = 1023;
+  static constexpr Bits exponent_mask = 0x7ff0000000000000u;
+};
+
+template <class F>
+MIXPREC_INLINE F power_of_two(int exponent) {
+  using L = FloatLayout<F>;
+  return from_bits(static_cast<typename L::Bits>(exponent + L::bias) << L::mantissa);
+}
+
+template <class F, Rounding R, bool Propagate>
+struct FloatRounder {
+  using L = FloatLayout<F>;
+  using Bits = typename L::Bits;
+
+  F limit;          // magnitudes are cut here first; lies on the grid
+  F max_value;
+  F overflow;
+  Bits min_exponent;
+  Bits magic;       // exponent bits to 2^(e + L::mantissa - M)
+  Bits spacing;     // exponent bits to 2^(e - M), subtracted
+  Bits fraction;    // 2^(32 + M - e): bits of the constant from which e's bits are subtracted
+  float zero;       // -0 keeps the sign of a zero, +0 drops it
+
+  explicit FloatRounder(const Element& element) {
+    const int m = element.mantissa_bits;
+    // Nearest and stochastic rounding may pass max_value, which `propagate` must see; one binade more is enough.
+    const bool watch = Propagate && R != Rounding::toward_zero;
+    limit = watch ? power_of_two<F>(element.max_exponent + 1) : static_cast<F>(element.max_value);
+    max_value = static_cast<F>(element.max_value);
+    overflow = static_cast<F>(element.overflow);
+    min_exponent = static_cast<Bits>(element.min_exponent + L::bias) << L::mantissa;
+    magic = static_cast<Bits>(L::mantissa - m) << L::mantissa;
+    spacing = static_cast<Bits>(m) << L::mantissa;
+    fraction = static_cast<Bits>(2 * L::bias + 32 + m) << L::mantissa;
+    zero = element.negative_zero ? -0.0f : 0.0f;
+  }
+
+  MIXPREC_MEMBER float operator()(float value, std::uint32_t word) const {
+    const std::uint32_t bits = to_bits(value);
+    F a = static_cast<F>(from_bits(bits & kMagnitude));
+    a = limit < a ? limit : a;  // a NaN compares false and stays
+    Bits e = to_bits(a) & L::exponent_mask;
+    e = e < min_exponent ? min_exponent : e;
+    const F c = from_bits(static_cast<Bits>(e + magic));
+    F r = (a + c) - c;
+    if constexpr (R != Rounding::nearest_even) {
+      const F ulp = from_bits(static_cast<Bits>(e - spacing));
+      const F low = r > a ? r - ulp : r;
+      r = low;
+      if constexpr (R == Rounding::stochastic) {
+        // a - low and its product with a power of two are exact, so the truncation is floor(2^32 * fraction).
+        const F threshold = (a - low) * from_bits(static_cast<Bits>(fraction - e));
+        r = word < static_cast<std::uint32_t>(threshold) ? low + ulp : low;
+      }
+    }
+    if constexpr (Propagate && R != Rounding::toward_zero) r = r > max_value ? overflow : r;
+    if constexpr (Propagate && R == Rounding::toward_zero) r = (bits & kMagnitude) == kInfinity ? overflow : r;
+    return from_bits(to_bits(static_cast<float>(r)) | (bits & kSign)) + zero;
+  }
+};
+
+template <Rounding R>
+struct IntegerRounder {
+  std::uint32_t drop;  // low bits of an fp32 that the format does not have
+  std::uint32_t mask;
+  std::uint32_t max_bits;
+  std::uint32_t overflow_bits;
+
+  explicit IntegerRounder(const Element& element)
+      : drop(static_cast<std::uint32_t>(23 - element.mantissa_bits)),
+        mask((1u << drop) - 1),
+        max_bits(to_bits(element.max_value)),
+        overflow_bits(to_bits(element.overflow)) {}
+
+  MIXPREC_MEMBER float operator()(float value, std::uint32_t word) const {
+    const std::uint32_t bits = to_bits(value);
+    const std::uint32_t magnitude = bits & kMagnitude;
+    std::uint32_t m = magnitude;
+    if constexpr (R == Rounding::nearest_even) m += (mask >> 1) + ((m >> drop) & 1u);
+    // word < dropped << (32 - drop), as a carry out of the dropped bits.
+    if constexpr (R == Rounding::stochastic) m += ~word >> (32 - drop);
+    m &= ~mask;
+    if constexpr (R == Rounding::toward_zero) m = m > max_bits && m < kInfinity ? max_bits : m;
+    m = m > max_bits ? overflow_bits : m;
+    m = magnitude > kInfinity ? magnitude | kQuiet : m;
+    return from_bits(m | (bits & kSign));
+  }
+};
+
+enum class Method { integer, single, wide };
+
+// The fastest method that is exact for the format; see the top of this file.
+MIXPREC_INLINE Method method_for(const Element& element) {
+  const int m = element.mantissa_bits;
+  if (element.min_exponent == -126 && m >= 1 && element.negative_zero) return Method::integer;
+  const bool magic_fits = element.max_exponent + 1 + 23 - m <= 127 && m <= 22;
+  const bool spacing_fits = element.min_exponent - m >= -126;
+  const bool fraction_fits = 32 + m - element.min_exponent <= 127 && 32 + m - element.max_exponent - 1 >= -126;
+  return magic_fits && spacing_fits && fraction_fits ? Method::single : Method::wide;
+}
+
+}  // namespace
