@@ -61,8 +61,9 @@ def command(workload: str, /, *, options: Annotated[Options, Parameter(name="*")
             `def workload(seed, device)`, as `mixprec init FILE` writes one.
         options: the rest.
     """
-    # The profiler that measures memory writes two lines to stderr at each use unless told not to, before torch loads.
+    # The profiler that measures memory writes to stderr at each use unless told not to, before torch loads.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     import torch
 
     if options.threads is not None:

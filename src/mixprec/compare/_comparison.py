@@ -15,6 +15,7 @@ from mixprec.training import prepare
 
 from ._loading import WorkloadSource
 from ._machine import machine_facts, package_versions
+from ._random_state import own_random_state
 from ._workload_checks import check_workload
 
 
@@ -70,12 +71,13 @@ def check(comparison: Comparison) -> ComparisonRecord:
         ValueError: for a workload or a recipe that does not work; the message names what to mend.
     """
     _check_device(comparison.device)
-    seed = comparison.seeds[0]
-    workload = comparison.source.build(seed, comparison.device)
-    check_workload(workload, comparison.source.name, comparison.source.file)
-    for recipe in comparison.recipes:
-        model = copy.deepcopy(workload.model)
-        prepare(model, workload.optimizer(model.parameters()), recipe, clip_norm=workload.clip_norm, seed=seed)
+    with own_random_state(comparison.device):
+        seed = comparison.seeds[0]
+        workload = comparison.source.build(seed, comparison.device)
+        check_workload(workload, comparison.source.name, comparison.source.file)
+        for recipe in comparison.recipes:
+            model = copy.deepcopy(workload.model)
+            prepare(model, workload.optimizer(model.parameters()), recipe, clip_norm=workload.clip_norm, seed=seed)
     return ComparisonRecord(
         workload=comparison.source.name,
         recipes=comparison.names,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from torch import nn
+
 from mixprec.records import EventRecord
-from mixprec.specs import Recipe
 
 from ._comparison import Comparison
 from ._random_state import own_random_state
@@ -37,26 +39,27 @@ def run(comparison: Comparison, *, finished: Iterable[tuple[str, int]] = ()) -> 
         workload = comparison.source.build(seed, comparison.device)
         groups = [[recipe] for recipe in recipes] if comparison.one_by_one else [recipes]
         for group in groups:
-            yield from _run_together(workload, group, seed, comparison.source.file)
+            trials = [Trial(workload, recipe, seed) for recipe in group]
+            yield from _run_together(workload, trials, comparison.source.file)
 
 
-def _run_together(workload: Workload, recipes: list[Recipe], seed: int, file: Path | None) -> Iterator[Record]:
-    trials = [Trial(workload, recipe, seed) for recipe in recipes]
+def _run_together(workload: Workload, trials: list[Trial], file: Path | None) -> Iterator[Record]:
+    twin = copy.deepcopy(workload.model)
     evaluate_at = {max(1, round(workload.steps * share)) for share in EVALUATE_AT}
     for step in range(workload.steps):
         first = step % len(trials)
         for trial in (*trials[first:], *trials[:first]):
             if not trial.ended:
-                yield from _advance(trial, workload, evaluate_at, file)
+                yield from _advance(trial, evaluate_at, twin, file)
 
 
-def _advance(trial: Trial, workload: Workload, evaluate_at: set[int], file: Path | None) -> Iterator[Record]:
+def _advance(trial: Trial, evaluate_at: set[int], twin: nn.Module, file: Path | None) -> Iterator[Record]:
     """One step of one trial, and what is due after it. An exception ends this trial, not the others."""
     try:
         with own_random_state(trial.device):
             records = [*trial.advance()]
             if trial.step in evaluate_at and not trial.ended:
-                records += trial.evaluate(workload.model)
+                records += trial.evaluate(twin)
     except Exception as error:
         trace = "".join(traceback.format_exception(error))
         yield EventRecord(
@@ -65,5 +68,5 @@ def _advance(trial: Trial, workload: Workload, evaluate_at: set[int], file: Path
         yield trial.end("failed", f"at step {trial.step + 1}: {describe(error, file)}")
         return
     yield from records
-    if trial.step == workload.steps and not trial.ended:
+    if trial.finished and not trial.ended:
         yield trial.end("done")

@@ -55,6 +55,11 @@ class Trial:
         """The seed."""
         return self._seed
 
+    @property
+    def finished(self) -> bool:
+        """Whether all steps have been taken."""
+        return self.step == self._workload.steps
+
     def advance(self) -> Iterator[Record]:
         """Take one training step. A loss that is not finite ends the run as diverged."""
         # Equal draws for every recipe, whatever ran in between.

@@ -1,4 +1,4 @@
-"""Checks of a workload before anything is trained: each of its functions is called once, and what it returns is seen."""
+"""Checks of a workload before anything is trained: each function is called once, and what it returns is seen."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _check_loss(name: str, loss: object, model: nn.Module) -> None:
         raise WorkloadError(f"{name}: the loss needs no gradient: is it computed under no_grad, or detached?")
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     gradients: tuple[Tensor | None, ...] = torch.autograd.grad(loss, trained, allow_unused=True) if trained else ()
-    if all(gradient is None for gradient in gradients):
+    if all(gradient is None for gradient in gradients):  # pyright: ignore[reportUnnecessaryComparison]
         raise WorkloadError(
             f"{name}: the loss depends on no parameter of the model that was handed to loss(model, batch); "
             "use that model, not one from outside, for each recipe trains a copy of its own"
