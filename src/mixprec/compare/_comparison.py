@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections import Counter
 from dataclasses import dataclass
 
@@ -11,11 +10,11 @@ import torch
 from mixprec.formats import unknown_name
 from mixprec.records import ComparisonRecord
 from mixprec.specs import Recipe
-from mixprec.training import prepare
 
 from ._loading import WorkloadSource
 from ._machine import machine_facts, package_versions
 from ._random_state import own_random_state
+from ._trial import Trial
 from ._workload_checks import check_workload
 
 
@@ -76,8 +75,7 @@ def check(comparison: Comparison) -> ComparisonRecord:
         workload = comparison.source.build(seed, comparison.device)
         check_workload(workload, comparison.source.name, comparison.source.file)
         for recipe in comparison.recipes:
-            model = copy.deepcopy(workload.model)
-            prepare(model, workload.optimizer(model.parameters()), recipe, clip_norm=workload.clip_norm, seed=seed)
+            Trial(workload, recipe, seed)
     return ComparisonRecord(
         workload=comparison.source.name,
         recipes=comparison.names,

@@ -5,20 +5,32 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 
 import torch
 from torch import nn
 
-from mixprec.records import CoverageRecord, EvaluationRecord, EventRecord, MemoryRecord, RunEndRecord, StepRecord
+from mixprec.records import (
+    CoverageRecord,
+    CoverageRow,
+    EvaluationRecord,
+    EventRecord,
+    Forward,
+    MemoryRecord,
+    RunEndRecord,
+    Status,
+    StepRecord,
+)
 from mixprec.specs import Recipe
-from mixprec.training import StepResult, prepare
+from mixprec.training import Event, StepResult, prepare
 
 from ._memory import Measured, peak_memory, process_bytes, saved_activations, storage_bytes
 from ._workload import Workload
 
 Record = StepRecord | EvaluationRecord | EventRecord | CoverageRecord | MemoryRecord | RunEndRecord
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 #: Steps during which memory is measured; they are among the first three, which no time ratio counts.
 SAVED_STEP, PEAK_STEP = 1, 2
@@ -36,6 +48,8 @@ class Trial:
     def __init__(self, workload: Workload, recipe: Recipe, seed: int) -> None:
         self._workload, self._recipe, self._seed = workload, recipe, seed
         self._model = copy.deepcopy(workload.model).train()
+        if recipe.weights == "true":
+            _narrow_parameters(self._model, recipe.compute_dtype)
         self._optimizer = workload.optimizer(self._model.parameters())
         self._base_rates = [float(group["lr"]) for group in self._optimizer.param_groups]
         self._session = prepare(self._model, self._optimizer, recipe, clip_norm=workload.clip_norm, seed=seed)
@@ -66,6 +80,9 @@ class Trial:
         torch.manual_seed((self._seed * 1_000_003 + self.step) % 2**63)
         batch = self._workload.batches(self.step)
         self._set_rates()
+        scale = self._session.loss_scale if self._session.recipe.loss_scale.kind != "none" else None
+        if self.step == 0:
+            yield from self._events(self._session.events)  # what the preparation told
         last = self._workload.steps - 1
         with ExitStack() as stack:
             if self.step == min(PEAK_STEP, last):
@@ -76,7 +93,8 @@ class Trial:
             loss, result = self._train_on(batch, hooks)
             self._synchronize()
             seconds = time.perf_counter() - started
-        yield from self._records(loss, result, seconds)
+        yield self._step_record(loss, result, seconds, scale)
+        yield from self._events(result.events)
         if self.step == min(PEAK_STEP, last):
             yield from self._measurements()
         self._applied += result.applied
@@ -100,14 +118,15 @@ class Trial:
             twin: an unconverted model of the same kind, whose weights are overwritten.
         """
         twin.load_state_dict(self._model.state_dict())
-        for forward, model in (("recipe", self._model), ("fp32", twin)):
+        pairs: tuple[tuple[Forward, nn.Module], ...] = (("recipe", self._model), ("fp32", twin))
+        for forward, model in pairs:
             model.eval()
             with torch.no_grad():
                 metrics = {name: float(value) for name, value in self._workload.evaluate(model).items()}
             model.train()
             yield EvaluationRecord(recipe=self.recipe, seed=self.seed, step=self.step, forward=forward, metrics=metrics)
 
-    def end(self, status: str, reason: str = "") -> RunEndRecord:
+    def end(self, status: Status, reason: str = "") -> RunEndRecord:
         """Close the run: ``done``, ``diverged``, ``failed`` or ``interrupted``."""
         self.ended = True
         return RunEndRecord(recipe=self.recipe, seed=self.seed, status=status, reason=reason)
@@ -120,8 +139,8 @@ class Trial:
         for group, base in zip(self._optimizer.param_groups, self._base_rates, strict=True):
             group["lr"] = base * multiplier
 
-    def _records(self, loss: float, result: StepResult, seconds: float) -> Iterator[Record]:
-        yield StepRecord(
+    def _step_record(self, loss: float, result: StepResult, seconds: float, scale: float | None) -> StepRecord:
+        return StepRecord(
             recipe=self.recipe,
             seed=self.seed,
             step=self.step,
@@ -129,10 +148,12 @@ class Trial:
             seconds=seconds,
             applied=result.applied,
             grad_norm=result.grad_norm,
-            loss_scale=result.loss_scale,
+            loss_scale=scale,
             tokens=self._workload.tokens_per_step,
         )
-        for event in result.events:
+
+    def _events(self, events: Iterable[Event]) -> Iterator[EventRecord]:
+        for event in events:
             yield EventRecord(
                 recipe=self.recipe,
                 seed=self.seed,
@@ -148,7 +169,7 @@ class Trial:
             recipe=self.recipe,
             seed=self.seed,
             rows=tuple(
-                {"site": row.site, "gemm": row.gemm, "format": row.format, "engine": row.engine, "flops": row.flops}
+                CoverageRow(site=row.site, gemm=row.gemm, format=row.format, engine=row.engine, flops=row.flops)
                 for row in audit.rows
                 if not row.recomputed
             ),
@@ -170,3 +191,10 @@ class Trial:
     def _synchronize(self) -> None:
         if self.device.type != "cpu":
             torch.accelerator.synchronize(self.device)
+
+
+def _narrow_parameters(model: nn.Module, dtype: str) -> None:
+    """Keep the weights themselves in 16 bits; buffers stay as they are."""
+    for parameter in model.parameters():
+        if parameter.is_floating_point():
+            parameter.data = parameter.data.to(DTYPES[dtype])
