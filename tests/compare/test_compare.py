@@ -246,3 +246,35 @@ def test_the_callers_random_state_is_left_alone(tmp_path: Path):
     before = torch.random.get_rng_state()
     compare(comparison("fp32"), tmp_path)
     assert torch.equal(before, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize("name", ["fp16", "bf16-true", "fp8", "nvfp4", "auto"])
+def test_every_recipe_trains(tmp_path: Path, name: str):
+    compare(comparison("fp32", name), tmp_path)
+    records = read(tmp_path)
+    assert {r.status for r in of(records, RunEndRecord)} == {"done"}
+    assert losses(records, name) == pytest.approx(losses(records, "fp32"), rel=0.3)
+
+
+def test_what_the_preparation_tells_is_recorded(tmp_path: Path):
+    compare(comparison("auto"), tmp_path)
+    notes = [r for r in of(read(tmp_path), EventRecord) if r.name == "note"]
+    assert any(r.message.startswith("auto: ") for r in notes)
+
+
+def test_true_16_bit_weights_are_16_bits(tmp_path: Path):
+    seen: set[torch.dtype] = set()
+
+    def spy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        seen.add(model.hidden.weight.dtype)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
+        return loss(model, batch)
+
+    compare(comparison("bf16-true", source=source(lambda seed, device: fit(seed, device, loss=spy))), tmp_path)
+    assert torch.bfloat16 in seen
+
+
+def test_loss_scale_is_the_one_that_the_step_ran_under(tmp_path: Path):
+    compare(comparison("fp32", "fp16"), tmp_path)
+    records = read(tmp_path)
+    assert {r.loss_scale for r in of(records, StepRecord, "fp32")} == {None}
+    assert of(records, StepRecord, "fp16")[0].loss_scale == 2.0**16

@@ -95,8 +95,9 @@ def _comparison(workload: str, options: Options) -> Comparison:
     seeds = range(DEFAULT_SEEDS if options.seeds is None else options.seeds)
     if earlier is not None and options.seeds is None:
         seeds = earlier.seeds
+    steps = earlier.steps if earlier is not None and options.steps is None else options.steps
     return Comparison(
-        source=load_workload(workload, steps=options.steps or (earlier and earlier.steps), data=options.data),
+        source=load_workload(workload, steps=steps, data=options.data),
         recipes=recipes,
         seeds=tuple(seeds),
         baseline=options.baseline or (earlier.baseline if earlier else ""),

@@ -194,7 +194,13 @@ class Trial:
 
 
 def _narrow_parameters(model: nn.Module, dtype: str) -> None:
-    """Keep the weights themselves in 16 bits; buffers stay as they are."""
-    for parameter in model.parameters():
-        if parameter.is_floating_point():
-            parameter.data = parameter.data.to(DTYPES[dtype])
+    """Keep the weights themselves in 16 bits; buffers stay as they are.
+
+    Batch norms keep fp32 weights: torch wants those and the running statistics, which need fp32, in one dtype.
+    """
+    for module in model.modules():
+        if getattr(module, "running_mean", None) is not None:
+            continue
+        for parameter in module.parameters(recurse=False):
+            if parameter.is_floating_point():
+                parameter.data = parameter.data.to(DTYPES[dtype])
