@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ._operands import FORMAT_OF_DTYPE
+from ._engines import FORMAT_OF_DTYPE
 from ._site import ConversionState
 
 

@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._engines import exactly
-from ._operands import FORMAT_OF_DTYPE
+from ._engines import FORMAT_OF_DTYPE, exactly
 from ._site import ConversionState
 
 
