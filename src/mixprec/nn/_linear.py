@@ -110,20 +110,15 @@ def _context(site: Site, drawn: Tensor, stream: int) -> CastContext:
     return CastContext(random=drawn, stream=site.stream + stream, wide=not site.state.native_compute)
 
 
-def _run(
-    site: Site,
-    gemm: str,
-    a: Operand,
-    b: Operand,
-    dtype: torch.dtype,
-    bias_N: Tensor | None,
-    *,
-    held_in_fp32: bool = False,
-) -> Tensor:
+def _product(site: Site, dtype: torch.dtype, *, held_in_fp32: bool = False) -> Product:
     state = site.state
-    product = Product(
+    return Product(
         native_compute=state.native_compute, native_fp8=state.native_fp8, out_dtype=dtype, held_in_fp32=held_in_fp32
     )
-    if state.observer is not None:
-        state.observer.announce(site.name, gemm, (a.format, b.format), engine_name(a, b, product))
+
+
+def _run(site: Site, gemm: str, a: Operand, b: Operand, product: Product, bias_N: Tensor | None = None) -> Tensor:
+    observer = site.state.observer
+    if observer is not None:
+        observer.announce(site.name, gemm, (a.format, b.format), engine_name(a, b, product))
     return multiply(a, b, product, bias_N)
