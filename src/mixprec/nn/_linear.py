@@ -110,6 +110,6 @@ def _grad_operands(
 def _run(site: Site, gemm: str, a: Operand, b: Operand, dtype: torch.dtype, bias_N: Tensor | None) -> Tensor:
     state = site.state
     product = Product(native_compute=state.native_compute, native_fp8=state.native_fp8, out_dtype=dtype)
-    if state.observer is not None:
-        state.observer.announce(site.name, gemm, (a.format, b.format), engine_name(a, b, product))
+    if state.listener is not None:
+        state.listener.announce(site.name, gemm, (a.format, b.format), engine_name(a, b, product))
     return multiply(a, b, product, bias_N)
