@@ -132,7 +132,7 @@ def test_the_reason_names_the_first_bad_parameter_in_backward_order():
     assert result.reason == (
         "skipped: inf in gradient of fc2.weight (and of 1 more), fp16 limit 65504; loss scale 65536 -> 32768"
     )
-    assert [(e.name, e.site, e.message) for e in result.events] == [("skipped step", "fc2.weight", result.reason)]
+    assert [(e.name, e.site, e.message) for e in result.events] == [("skipped", "fc2.weight", result.reason)]
     assert str(result) == result.reason
 
 

@@ -60,7 +60,7 @@ class Session:
         self.events: deque[Event] = deque(maxlen=_KEPT_EVENTS)
         self._conversion, self._kept, self._folder = conversion, kept, folder
         self._statistics = StatisticsKeeper(model)
-        self._watch = _watch(self) if recipe.weights == "true" else None
+        self._watch = UpdateWatch(_half_weights(self)) if recipe.weights == "true" else None
         self._losses: list[Tensor] = []
         self._is_open = True
         conversion.begin_step()
@@ -124,7 +124,7 @@ class Session:
             events += self._apply(params, measured)
         else:
             reason, site = self._skip(params, measured, before)
-            events.append(Event(step=step, name="skipped step", message=reason, site=site))
+            events.append(Event(step=step, name="skipped", message=reason, site=site))
         events += [Event(step=step, name=event.name, message=event.message) for event in told]
         if zero_grad:
             self._kept.clear_gradients()
@@ -138,7 +138,8 @@ class Session:
         self._losses = []
         self.events.extend(events)
         if self._folder is not None:
-            self._folder.write_step(step, sum(measured.losses), result)
+            scale = None if self.recipe.loss_scale.kind == "none" else before.scale
+            self._folder.write_step(step, measured.losses, result, scale)
         return result
 
     def audit(self) -> Audit:
@@ -252,9 +253,16 @@ class Session:
 
     def _tell_notes(self, notes: Sequence[str]) -> None:
         events = [Event(step=0, name="note", message=note) for note in notes]
+        if self._watch is not None and not self._watch.params:
+            dtype = {"bf16": "torch.bfloat16"}.get(self.recipe.compute_dtype, "torch.float16")
+            message = (
+                f"recipe {self.recipe.name} keeps weights as they are, and none has 16 bits: all train in fp32; for "
+                f"16-bit weights call model.to({dtype}) before the optimizer is built"
+            )
+            events.append(Event(step=0, name="no 16-bit weights", message=message))
         self.events.extend(events)
-        if self._folder is not None and events:
-            self._folder.write_events(tuple(events))
+        if self._folder is not None:
+            self._folder.write_events(events)
 
     def _refuse_restored(self, what: str) -> None:
         if not self._is_open:
@@ -273,16 +281,6 @@ def _is_zero(rate: Any) -> bool:
     return not isinstance(rate, Tensor) and rate == 0
 
 
-def _watch(session: Session) -> UpdateWatch:
+def _half_weights(session: Session) -> dict[str, nn.Parameter]:
     held = {id(p) for group in session.optimizer.param_groups for p in group["params"]}
-    params = {n: p for n, p in session.model.named_parameters() if p.dtype in HALF_DTYPES and id(p) in held}
-    if not params:
-        session.events.append(
-            Event(
-                step=0,
-                name="no 16-bit weights",
-                message=f"recipe {session.recipe.name} keeps weights as they are, and none has 16 bits: all train in "
-                f"fp32; for 16-bit weights call model.to({session.recipe.compute_dtype}) before the optimizer is built",
-            )
-        )
-    return UpdateWatch(params)
+    return {n: p for n, p in session.model.named_parameters() if p.dtype in HALF_DTYPES and id(p) in held}
