@@ -236,6 +236,16 @@ def test_a_failed_backward_leaves_true_gradients():
     assert torch.equal(before, session.model.fc1.weight.grad)
 
 
+def test_gradients_of_a_skipped_step_can_be_seen_and_are_not_added_to():
+    session = build(loss_scale=DYNAMIC)
+    session.step(loss_of(session) * math.inf, zero_grad=False)
+    assert not session.model.fc2.bias.grad.isfinite().all()
+    session.backward(loss_of(session))
+    assert session.model.fc2.bias.grad.isfinite().all()
+    session.backward(loss_of(session))
+    assert session.step().applied
+
+
 def test_events_are_bounded():
     session = build()
     for _ in range(3):

@@ -62,7 +62,7 @@ class Session:
         self._statistics = StatisticsKeeper(model)
         self._watch = UpdateWatch(_half_weights(self)) if recipe.weights == "true" else None
         self._losses: list[Tensor] = []
-        self._is_open = True
+        self._is_open, self._are_gradients_bad = True, False
         conversion.begin_step()
         conversion.measure_next_step()
         self._tell_notes(conversion.notes)
@@ -84,6 +84,8 @@ class Session:
         self._refuse_restored("backward")
         check_loss(loss)
         self._kept.begin_backward()
+        if self._are_gradients_bad:
+            self._clear_gradients()
         params = list(self.model.parameters())
         multiply(params, self.loss_scale)  # the sum is taken at one scale
         try:
@@ -103,7 +105,8 @@ class Session:
 
         Args:
             loss: one number with a graph; ``None`` after ``backward``.
-            zero_grad: whether the gradients are cleared at the end.
+            zero_grad: whether the gradients are cleared at the end. Those of a skipped step can be looked at, and
+                are cleared by the next ``backward``: nothing can be added to them.
             closure: refused.
 
         Raises:
@@ -126,8 +129,9 @@ class Session:
             reason, site = self._skip(params, measured, before)
             events.append(Event(step=step, name="skipped", message=reason, site=site))
         events += [Event(step=step, name=event.name, message=event.message) for event in told]
+        self._are_gradients_bad = not measured.is_finite
         if zero_grad:
-            self._kept.clear_gradients()
+            self._clear_gradients()
         result = StepResult(
             applied=measured.is_finite,
             reason=reason,
@@ -182,7 +186,7 @@ class Session:
         for name, pair in self._masters().items():
             pair.load(state.masters[name])
         self._statistics.forget()
-        self._kept.clear_gradients()
+        self._clear_gradients()
         self._losses = []
 
     def _apply(self, params: Sequence[Tensor], measured: Measured) -> list[Event]:
@@ -236,6 +240,10 @@ class Session:
         """Names of what the optimizer holds, in the model's registration order."""
         pairs = self._kept.pairs
         return {pairs[p].master if p in pairs else p: name for name, p in self.model.named_parameters()}
+
+    def _clear_gradients(self) -> None:
+        self._kept.clear_gradients()
+        self._are_gradients_bad = False
 
     def _masters(self) -> dict[str, MasterPair]:
         return {name: self._kept.pairs[p] for name, p in self.model.named_parameters() if p in self._kept.pairs}
