@@ -116,6 +116,6 @@ def _gradients(
 
 
 def _announce(state: ConversionState, where: str, gemm: str, engine: str) -> None:
-    if state.observer is not None:
+    if state.listener is not None:
         name = FORMAT_OF_DTYPE[state.compute_dtype]
-        state.observer.announce(where, gemm, (name, name), engine)
+        state.listener.announce(where, gemm, (name, name), engine)

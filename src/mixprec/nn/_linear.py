@@ -118,7 +118,7 @@ def _product(site: Site, dtype: torch.dtype, *, held_in_fp32: bool = False) -> P
 
 
 def _run(site: Site, gemm: str, a: Operand, b: Operand, product: Product, bias_N: Tensor | None = None) -> Tensor:
-    observer = site.state.observer
+    observer = site.state.listener
     if observer is not None:
         observer.announce(site.name, gemm, (a.format, b.format), engine_name(a, b, product))
     return multiply(a, b, product, bias_N)

@@ -57,9 +57,14 @@ class ConversionState:
         """Whether the compute dtype is narrower than fp32."""
         return self.compute_dtype != torch.float32
 
+    @property
+    def listener(self) -> GemmObserver | None:
+        """The observer, or ``None`` where nobody can be told: a compiler's trace must not change what is outside it."""
+        return None if torch.compiler.is_compiling() else self.observer
+
     def where(self) -> str:
         """The path of the running module, for whoever observes the step."""
-        return "" if self.observer is None else self.observer.path()
+        return "" if self.listener is None else self.listener.path()
 
     def draw(self) -> None:
         """Give the forward pass that starts now random bits of its own."""
