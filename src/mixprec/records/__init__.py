@@ -3,9 +3,10 @@
 from ._headline import headline
 from ._lines import read_records, write_records
 from ._paired import Gap, Metric
+from ._recipe_records import RecipeRecords, group_by_recipe
 from ._summarize import summarize
 from ._summary import RecipeSummary, RunStatus, SeedRun, Summary
-from ._tables import EMULATED_NOTE, Table, metrics_table, summary_table
+from ._tables import EMULATED_NOTE, Table, metrics_table, seeds_table, summary_table
 from ._types import (
     RECORD_TYPES,
     SCHEMA_VERSION,
@@ -21,6 +22,7 @@ from ._types import (
     Status,
     StepRecord,
 )
+from ._wording import count, percent
 
 __all__ = [
     "EMULATED_NOTE",
@@ -35,6 +37,7 @@ __all__ = [
     "Gap",
     "MemoryRecord",
     "Metric",
+    "RecipeRecords",
     "RecipeSummary",
     "Record",
     "RunEndRecord",
@@ -44,9 +47,13 @@ __all__ = [
     "StepRecord",
     "Summary",
     "Table",
+    "count",
+    "group_by_recipe",
     "headline",
     "metrics_table",
+    "percent",
     "read_records",
+    "seeds_table",
     "summarize",
     "summary_table",
     "write_records",

@@ -71,6 +71,39 @@ def metrics_table(summary: Summary) -> Table | None:
     return Table(headers=("metric", *(row.recipe for row in summary.rows)), rows=rows)
 
 
+def seeds_table(summary: Summary) -> Table:
+    """Every run on its own: how it ended, its loss, its gap."""
+    rows: list[tuple[str, ...]] = []
+    for row in summary.rows:
+        for run in row.runs:
+            gap = row.loss.gap.per_seed.get(run.seed) if row.loss else None
+            rows.append(
+                (
+                    row.recipe,
+                    str(run.seed),
+                    f"{run.steps} of {summary.steps}",
+                    *(
+                        number(metric.per_seed.get(run.seed)) if metric else NOTHING
+                        for metric in (row.loss, row.fp32_loss)
+                    ),
+                    NOTHING if row.recipe == summary.baseline or gap is None else signed(gap),
+                    str(run.skipped),
+                    run.status + (f": {run.reason}" if run.reason else ""),
+                )
+            )
+    headers = (
+        "recipe",
+        "seed",
+        "steps",
+        "loss",
+        "loss, fp32 forward",
+        f"gap to {summary.baseline}",
+        "skipped",
+        "ended",
+    )
+    return Table(headers=headers, rows=tuple(rows))
+
+
 def _metric_names(summary: Summary) -> list[str]:
     return list(dict.fromkeys(name for row in summary.rows for name in row.metrics))
 
