@@ -18,12 +18,12 @@ POINTS = 600
 
 def loss_chart(summary: Summary, recipes: Mapping[str, RecipeRecords]) -> dict[str, Any]:
     """Training loss of every recipe and seed, raw and smoothed, with evaluations and skipped steps."""
-    half_life = max(1.0, summary.steps / 50)
+    reach = summary.steps // 30
     traces: list[Trace] = []
     means: dict[str, Series] = {}
     for index, (name, own) in enumerate(recipes.items()):
         raw = {seed: {step: record.loss for step, record in steps.items()} for seed, steps in own.steps.items()}
-        smoothed = {seed: smooth(series, half_life) for seed, series in raw.items()}
+        smoothed = {seed: smooth(series, reach) for seed, series in raw.items()}
         means[name] = average([smoothed[seed] for seed in _surviving(own)])
         traces += [_line(index, name, f"raw-{seed}", series, "raw") for seed, series in raw.items()]
         if len(smoothed) > 1:
@@ -33,12 +33,12 @@ def loss_chart(summary: Summary, recipes: Mapping[str, RecipeRecords]) -> dict[s
         traces.append(_skips(index, name, own, smoothed))
     around = list(means.get(summary.baseline, {}).values())
     values = [value for series in means.values() for value in series.values()]
-    return _chart(traces, "loss", view(values, around), zero=False)
+    return _chart(traces, summary, view(values, around), zero=False)
 
 
 def gap_chart(summary: Summary, recipes: Mapping[str, RecipeRecords]) -> dict[str, Any] | None:
     """Training loss minus the baseline's at the same step of the same seed, smoothed; ``None`` without a pair."""
-    half_life = max(1.0, summary.steps / 15)
+    reach = summary.steps // 15
     baseline = recipes.get(summary.baseline, RecipeRecords())
     traces: list[Trace] = []
     settled: list[float] = []
@@ -46,7 +46,7 @@ def gap_chart(summary: Summary, recipes: Mapping[str, RecipeRecords]) -> dict[st
     for index, (name, own) in enumerate(recipes.items()):
         if name == summary.baseline:
             continue
-        gaps = {seed: smooth(series, half_life) for seed, series in _gaps(own, baseline).items()}
+        gaps = {seed: smooth(series, reach) for seed, series in _gaps(own, baseline).items()}
         mean = average([gaps[seed] for seed in _surviving(own) if seed in gaps])
         if len(gaps) > 1:
             traces += [_line(index, name, f"seed-{seed}", series, "seed") for seed, series in gaps.items()]
@@ -126,6 +126,7 @@ def _trace(index: int, recipe: str, part: str, kind: str, series: Series) -> Tra
     }
 
 
-def _chart(traces: list[Trace], title: str, window: tuple[float, float] | None, *, zero: bool) -> dict[str, Any]:
+def _chart(traces: list[Trace], summary: Summary, window: tuple[float, float] | None, *, zero: bool) -> dict[str, Any]:
     drawn = [trace for trace in traces if trace["x"] or trace["meta"]["kind"] == "mean"]
-    return {"traces": drawn, "title": title, "range": window, "zero": zero}
+    margin = 0.01 * summary.steps
+    return {"traces": drawn, "steps": (-margin, summary.steps + margin), "range": window, "zero": zero}

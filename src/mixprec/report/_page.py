@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mixprec.records import (
+    EMULATED_NOTE,
     ComparisonRecord,
     EventRecord,
     RecipeRecords,
@@ -25,6 +26,15 @@ from mixprec.records import (
 
 from ._curves import gap_chart, loss_chart
 from ._folder import RunFolder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Headline:
+    """A recipe's result in words; ``caveat`` is what restricts it."""
+
+    recipe: str
+    text: str
+    caveat: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +79,7 @@ class Page:
     folder: str
     baseline: str
     order: Mapping[str, int]
-    headlines: tuple[tuple[str, str], ...]
+    headlines: tuple[Headline, ...]
     main: Table
     unresolved: frozenset[str]
     metrics: Table | None
@@ -93,7 +103,7 @@ def make_page(folder: RunFolder) -> Page:
         folder=folder.name,
         baseline=summary.baseline,
         order={row.recipe: index for index, row in enumerate(summary.rows)},
-        headlines=tuple((row.recipe, headline(row, summary)) for row in summary.rows),
+        headlines=tuple(_headline(row, summary) for row in summary.rows),
         main=summary_table(summary),
         unresolved=frozenset(row.recipe for row in summary.rows if _is_unresolved(row)),
         metrics=metrics_table(summary),
@@ -105,6 +115,11 @@ def make_page(folder: RunFolder) -> Page:
         settings=tuple(_settings(header, summary)),
         recipes=folder.recipes,
     )
+
+
+def _headline(row: RecipeSummary, summary: Summary) -> Headline:
+    text, caveat, _ = headline(row, summary).partition(EMULATED_NOTE)
+    return Headline(recipe=row.recipe, text=text, caveat=caveat)
 
 
 def _subtitle(summary: Summary) -> str:
@@ -151,7 +166,7 @@ def _event_line(recipe: str, name: str, site: str, events: list[EventRecord]) ->
     return EventLine(
         recipe=recipe,
         name=name,
-        site=site,
+        site="" if site in events[0].message else site,
         times=len(events),
         steps=str(first) if first == last else f"{first} to {last}",
         message=lines[-1],

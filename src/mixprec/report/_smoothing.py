@@ -4,29 +4,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 Series = Mapping[int, float]
 
 
-def smooth(series: Series, half_life: float) -> dict[int, float]:
-    """Exponential moving average over steps, corrected for its start; values that are not finite are left out.
+def smooth(series: Series, reach: int) -> dict[int, float]:
+    """At every step the straight line that fits the steps within ``reach`` best; non-finite values are left out.
+
+    Unlike a moving average it does not trail behind a falling curve, nor bend at its ends.
 
     Args:
         series: value by step, in order.
-        half_life: steps after which a value counts half.
+        reach: steps on either side that are fitted, counted among the finite values.
 
     Example:
-        >>> smooth({0: 1.0, 1: 1.0, 2: float("nan"), 3: 3.0}, half_life=1.0)
-        {0: 1.0, 1: 1.0, 3: 2.1428571428571428}
+        >>> smooth({0: 1.0, 1: 2.0, 2: float("nan"), 3: 3.0, 4: 4.0}, reach=1)
+        {0: 1.0, 1: 2.0, 3: 3.0, 4: 4.0}
     """
-    keep = 0.5 ** (1 / half_life)
-    total = weight = 0.0
+    finite = [(step, value) for step, value in series.items() if math.isfinite(value)]
+    # Running sums give any window's fit at once; they are taken about the middle so that they stay exact enough.
+    middle = len(finite) // 2
+    sums = list(accumulate((value for _, value in finite), initial=0.0))
+    moments = list(accumulate(((i - middle) * value for i, (_, value) in enumerate(finite)), initial=0.0))
     smoothed: dict[int, float] = {}
-    for step, value in series.items():
-        if math.isfinite(value):
-            total = keep * total + (1 - keep) * value
-            weight = keep * weight + (1 - keep)
-            smoothed[step] = total / weight
+    for i, (step, _) in enumerate(finite):
+        first, end = max(0, i - reach), min(len(finite), i + reach + 1)
+        n, center = end - first, (first + end - 1) / 2
+        mean = (sums[end] - sums[first]) / n
+        squares = n * (n * n - 1) / 12
+        slope = (moments[end] - moments[first] - (center - middle) * n * mean) / squares if n > 1 else 0.0
+        smoothed[step] = mean + slope * (i - center)
     return smoothed
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import fields
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from plotly.offline import get_plotlyjs
 from ._folder import read_run_folder
 from ._page import Page, make_page
 
+_NUMBER_AND_UNIT = re.compile(r"\d (?:%|(?:[kMG]?B|ms|s|of)\b)")
 _TEMPLATES = Path(__file__).with_name("templates")
 
 
@@ -60,6 +62,7 @@ def _render(page: Page) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["tie"] = _tie
     return environment.get_template("page.html").render(
         {field.name: getattr(page, field.name) for field in fields(page)},
         style=Markup((_TEMPLATES / "page.css").read_text(encoding="utf-8")),
@@ -67,6 +70,11 @@ def _render(page: Page) -> str:
         plotly=_script(get_plotlyjs()),
         chart_data=_json(page.charts),
     )
+
+
+def _tie(text: str) -> str:
+    """Keep a number and its unit on one line."""
+    return _NUMBER_AND_UNIT.sub(lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
 
 
 def _script(text: str) -> Markup:

@@ -45,10 +45,9 @@
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: color("ink") },
       margin: { l: 8, r: 8, t: 8, b: 8 },
-      xaxis: { ...axis, showgrid: false, showline: true, linecolor: color("line"), title: { text: "step", font: { size: 12 } } },
+      xaxis: { ...axis, showgrid: false, showline: true, linecolor: color("line"), range: chart.steps, title: { text: "step", font: { size: 12 } } },
       yaxis: {
-        ...axis, title: { text: chart.title, font: { size: 12 } }, range: chart.range || undefined,
-        zeroline: Boolean(chart.zero), zerolinecolor: color("soft"), zerolinewidth: 1,
+        ...axis, range: chart.range || undefined, zeroline: chart.zero, zerolinecolor: color("soft"), zerolinewidth: 1,
       },
       legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 13 }, itemdoubleclick: "toggleothers" },
       hovermode: narrow.matches ? "closest" : "x unified",
