@@ -57,7 +57,7 @@ def comparison(seeds: int = 3, steps: int = 300) -> Iterator[Record]:
 
 def run(recipe: str, seed: int, steps: int) -> Iterator[Record]:
     """One run's records, its end included."""
-    offset, spread, seconds, share, formats, engine = PROFILES[recipe]
+    offset, spread, seconds, *_ = PROFILES[recipe]
     noise, own = random.Random(seed), random.Random(f"{recipe} {seed}")
     shift = offset + own.gauss(0, spread)
     for step in range(steps):

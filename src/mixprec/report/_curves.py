@@ -57,9 +57,8 @@ def gap_chart(summary: Summary, recipes: Mapping[str, RecipeRecords]) -> dict[st
         settled += [v for series in shown for step, v in series.items() if step >= summary.steps / 5]
     if not values:
         return None
-    return _chart(
-        traces, f"loss − {summary.baseline}'s", view([*values, 0.0], [*settled, 0.0] if settled else []), zero=True
-    )
+    window = view([*values, 0.0], [*settled, 0.0] if settled else [])
+    return _chart(traces, summary, window, zero=True)
 
 
 def _surviving(own: RecipeRecords) -> list[int]:
