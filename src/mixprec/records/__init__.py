@@ -22,10 +22,11 @@ from ._types import (
     Status,
     StepRecord,
 )
-from ._wording import count, percent
+from ._wording import NOTHING, count, percent
 
 __all__ = [
     "EMULATED_NOTE",
+    "NOTHING",
     "RECORD_TYPES",
     "SCHEMA_VERSION",
     "ComparisonRecord",

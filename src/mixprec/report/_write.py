@@ -12,6 +12,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from mixprec.records import NOTHING
+
 from ._folder import read_run_folder
 from ._page import Page, make_page
 
@@ -65,6 +67,7 @@ def _render(page: Page) -> str:
     environment.filters["tie"] = _tie
     return environment.get_template("page.html").render(
         {field.name: getattr(page, field.name) for field in fields(page)},
+        nothing=NOTHING,
         style=Markup((_TEMPLATES / "page.css").read_text(encoding="utf-8")),
         script=_script((_TEMPLATES / "page.js").read_text(encoding="utf-8")),
         plotly=_script(get_plotlyjs()),
