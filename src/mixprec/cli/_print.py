@@ -8,9 +8,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+_UNLIMITED = 10_000
+
 
 def print_table(
-    header: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None, turn: bool = False
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str | None = None,
+    turn: bool = False,
+    console: Console | None = None,
 ) -> None:
     """Print rows under a header; a heading that begins with ``>`` is right-aligned.
 
@@ -22,13 +29,14 @@ def print_table(
         title: above the table.
         turn: on a terminal that is too narrow, turn rows into columns: many narrow columns of numbers are hard to
             read once they wrap.
+        console: where to print; standard output by default.
     """
     body = [tuple(row) for row in rows]
-    console = Console()
+    console = console or Console()
     if not console.is_terminal:
-        console = Console(width=10_000)
+        console.width = _UNLIMITED
     table = _table(header, body, title)
-    if turn and console.measure(table).maximum > console.width:
+    if turn and Console(width=_UNLIMITED).measure(table).maximum > console.width:
         turned = [tuple(cells) for cells in zip(*body, strict=True)]
         names = [name.removeprefix(">") for name in header]
         header = (names[0], *(turned[0] if turned else ()))
@@ -38,9 +46,9 @@ def print_table(
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]], title: str | None) -> Table:
     table = Table(title=title, title_justify="left")
-    for heading in header:
+    for i, heading in enumerate(header):
         justify = "right" if heading.startswith(">") else "left"
-        table.add_column(Text(heading.removeprefix(">")), justify=justify, overflow="fold")
+        table.add_column(Text(heading.removeprefix(">")), justify=justify, overflow="fold", no_wrap=i == 0)
     for row in rows:
         table.add_row(*map(Text, row))
     return table
