@@ -18,7 +18,10 @@ def with_gradient(grad):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("factor", [1.0, 2.0**100, 2.0**-100, 2.0**-126])
 def test_norms_are_right_wherever_the_elements_are(dtype, factor):
-    params = [with_gradient(torch.tensor([3.0, 0.0]).to(dtype) * factor), with_gradient(torch.tensor(4.0).to(dtype) * factor)]
+    params = [
+        with_gradient(torch.tensor([3.0, 0.0]).to(dtype) * factor),
+        with_gradient(torch.tensor(4.0).to(dtype) * factor),
+    ]
     measured = measure(params, [torch.tensor(1.5)])
     assert measured.total == pytest.approx(5.0 * factor, rel=1e-6)
     assert measured.is_finite
@@ -52,7 +55,9 @@ def test_bad_elements_are_seen_wherever_they_are(bad):
 
 
 def test_nan_wins_over_inf():
-    assert math.isnan(measure([with_gradient(torch.tensor([math.inf])), with_gradient(torch.tensor([math.nan]))], []).total)
+    assert math.isnan(
+        measure([with_gradient(torch.tensor([math.inf])), with_gradient(torch.tensor([math.nan]))], []).total
+    )
 
 
 def test_sparse_gradients_are_coalesced_before_they_are_measured():

@@ -64,7 +64,9 @@ def test_a_step_equals_the_plain_loop():
         optimizer.zero_grad()
         assert result.applied
         assert result.grad_norm == pytest.approx(norm.item(), rel=1e-5)
-    assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(session.model.parameters(), plain.parameters(), strict=True))
+    assert all(
+        torch.allclose(a, b, atol=1e-6) for a, b in zip(session.model.parameters(), plain.parameters(), strict=True)
+    )
 
 
 @pytest.mark.parametrize("scale", [2.0**-20, 1.0, 2.0**40])
@@ -139,7 +141,11 @@ def test_the_reason_names_the_first_bad_parameter_in_backward_order():
     [
         ("bf16", None, "skipped: NaN in gradient of fc1.bias"),
         ("fp16", 1024, "; loss scale stays 1024 (static): give a smaller one, or a dynamic one"),
-        ("fp16", LossScale(kind="dynamic", initial=2.0**-24), "loss scale at its floor 2^-24: not the scale is at fault"),
+        (
+            "fp16",
+            LossScale(kind="dynamic", initial=2.0**-24),
+            "loss scale at its floor 2^-24: not the scale is at fault",
+        ),
     ],
 )
 def test_every_kind_of_scale_tells_its_part(name, loss_scale, end):
@@ -174,7 +180,9 @@ def test_sparse_gradients(clip_norm):
     for sparse in (True, False):
         torch.manual_seed(0)
         model = nn.Embedding(10, 3, sparse=sparse)
-        session = prepare(model, torch.optim.SGD(model.parameters(), 0.1), "fp32", loss_scale=DYNAMIC, clip_norm=clip_norm)
+        session = prepare(
+            model, torch.optim.SGD(model.parameters(), 0.1), "fp32", loss_scale=DYNAMIC, clip_norm=clip_norm
+        )
         for _ in range(2):
             session.backward(model(torch.tensor([1, 1, 2])).square().sum())
         norm = session.step().grad_norm
