@@ -22,6 +22,10 @@ from ._site import STREAMS_PER_SITE, ConversionState, OperandCasts, Site, new_ra
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 _HANDLE = "_mixprec_conversion"
+_COMPILED = (
+    "the measured step was compiled by torch.compile, whose products cannot be counted: run one step of the model "
+    "before compiling it; its numbers are the eager ones bit for bit under aot_eager, and to rounding under Inductor"
+)
 
 
 def convert(model: nn.Module, recipe: Recipe | str, *, seed: int = 0) -> Conversion:
@@ -78,6 +82,7 @@ class Conversion:
         self.model, self.recipe, self.state, self.notes = model, recipe, state, notes
         self._step_start = state.random.clone()
         self._rows: tuple[AuditRow, ...] = ()
+        self._was_compiled = False
 
     def restore(self) -> None:
         """Give every module its own class back.
@@ -97,7 +102,9 @@ class Conversion:
     def region(self) -> Generator[None]:
         """To be entered around the backward pass: recomputed functions follow the compute dtype's rules."""
         observer = self.state.observer
-        with ComputeMode(self.state), observing(observer):
+        # A compiled forward pass cannot be observed; its backward pass alone would tell half the truth.
+        seen = observer if observer is not None and observer.was_on else None
+        with ComputeMode(self.state), observing(seen):
             yield
         if observer is not None:
             self._end_measurement(observer)
@@ -118,7 +125,8 @@ class Conversion:
 
     def audit(self) -> Audit:
         """Format and engine of every GEMM of the last measured step."""
-        return Audit(recipe=self.recipe.name, rows=self._rows, kept=kept_dtypes(self.model), notes=self.notes)
+        notes = (*self.notes, _COMPILED) if self._was_compiled else self.notes
+        return Audit(recipe=self.recipe.name, rows=self._rows, kept=kept_dtypes(self.model), notes=notes)
 
     def begin_step(self) -> None:
         """Remember the random bits' position: a step that is discarded consumes none."""
@@ -143,6 +151,7 @@ class Conversion:
 
     def _end_measurement(self, observer: GemmObserver) -> None:
         self._rows = make_rows(observer.flops)
+        self._was_compiled = not observer.was_on
         self.state.observer = None
 
 

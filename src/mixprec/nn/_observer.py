@@ -49,7 +49,7 @@ class GemmObserver(TorchDispatchMode):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.flops: defaultdict[GemmKey, int] = defaultdict(int)
-        self.is_on = False
+        self.is_on = self.was_on = False
         self._announced: tuple[str, str, tuple[str, str], str] | None = None
         self._tracker = ModuleTracker()
         # The tracker names modules from the first one that it sees called; the root's call has begun by then.
@@ -63,7 +63,7 @@ class GemmObserver(TorchDispatchMode):
         self._announced = (site, gemm, formats, engine)
 
     def __enter__(self) -> GemmObserver:
-        self.is_on = True
+        self.is_on = self.was_on = True
         self._tracker.__enter__()
         return super().__enter__()
 
