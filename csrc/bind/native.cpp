@@ -94,6 +94,9 @@ void bind_rounding(nb::module_& m) {
   using Free = nb::call_guard<nb::gil_scoped_release>;
   m.def("cpu_level", &cpu_level);
   m.def("has_level", &has_level, nb::arg("level"));
+  m.def("expect_writes",
+        [](std::uintptr_t data, std::int64_t bytes) { expect_writes(at<void>(data), bytes); }, nb::arg("data"),
+        nb::arg("bytes"));
   m.def("amax", &amax, nb::arg("x"), nb::arg("run"), Free());
   m.def("random_words",
         [](const Random& random, std::int64_t n, std::uintptr_t words, const Run& run) {

@@ -20,6 +20,7 @@ _DTYPES = {
     torch.float16: _native.Dtype.f16,
 }
 _WORD = 2**64
+_LARGE_RESULT = 2**23  # bytes; measured: from about here on, first touches in large pages are quicker
 
 
 class CpuBackend:
@@ -181,7 +182,10 @@ def _random(seed: int, offset: int) -> _native.Random:
 
 
 def _empty(shape: Sequence[int]) -> Tensor:
-    return torch.empty(tuple(shape), dtype=torch.float32)
+    result = torch.empty(tuple(shape), dtype=torch.float32)
+    if result.nbytes >= _LARGE_RESULT:
+        _native.expect_writes(result.data_ptr(), result.nbytes)
+    return result
 
 
 def _outer(x: Tensor, parameters: CastParameters, axis: int) -> Tensor:
