@@ -52,11 +52,11 @@ bench: $(VENV)/.bench ## the benchmarks, beside their peers; about ten minutes
 	$(BIN)/python -m benchmarks
 
 docs: $(VENV)/.docs ## the documentation as a site, in build/site
-	$(BIN)/mkdocs build --strict --site-dir build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean: ## remove the environment and all that was built
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests benchmarks \( -name __pycache__ -o -name '_native*.so' \) -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(VENV)/.created:
 	@command -v $(PYTHON) >/dev/null || { echo "make: no '$(PYTHON)' found: install Python 3.11 or newer, or name one: make PYTHON=python3.12 ..." >&2; exit 1; }

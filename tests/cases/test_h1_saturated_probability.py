@@ -51,7 +51,7 @@ def test_loss_and_gradient(name: str, engine: str, kind: str) -> None:
     model = one_by_one(kind)
     mixprec.convert(model, mixprec.recipe(name, engine=engine))
     loss = nn.BCELoss()(model(torch.tensor([[10.0]])), torch.tensor([[0.0]]))
-    assert abs(float(loss) - 10.0000454) < 0.05
+    assert abs(loss.item() - 10.0000454) < 0.05
     scale = 2.0**15 if name == "fp16" else 1.0
     (loss * scale).backward()
     bias = next(p for n, p in model.named_parameters() if n.endswith("bias"))

@@ -53,4 +53,14 @@ def _grid_sample(fmt: Format) -> list[float]:
 def _ends(fmt: Format) -> list[float]:
     fp32_max, half_step = (2 - 2.0**-23) * 2.0**127, 2.0 ** (fmt.max_exponent - fmt.mantissa_bits - 1)
     beyond = [v for v in (fmt.max_value + half_step, fmt.max_value + 2 * half_step) if v <= fp32_max]
-    return [fmt.max_value, *beyond, 2.0**-149, 3 * 2.0**-149, 2.0**-126, 2.0**-127, fp32_max, float("inf"), float("nan")]
+    return [
+        fmt.max_value,
+        *beyond,
+        2.0**-149,
+        3 * 2.0**-149,
+        2.0**-126,
+        2.0**-127,
+        fp32_max,
+        float("inf"),
+        float("nan"),
+    ]

@@ -22,9 +22,7 @@ OVERFLOWS = get_args(Overflow)
 
 
 def parameters_of(element: str, rounding: Rounding, overflow: Overflow) -> CastParameters:
-    return cast_parameters(
-        Cast(element=element, granularity=Granularity("none"), rounding=rounding, overflow=overflow)
-    )
+    return cast_parameters(Cast(element=element, granularity=Granularity("none"), rounding=rounding, overflow=overflow))
 
 
 def truth(x: Tensor, element: str, rounding: Rounding, overflow: Overflow, words: Tensor) -> Tensor:

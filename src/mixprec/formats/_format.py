@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 Nan = Literal["none", "ieee", "all-ones", "negative-zero"]
@@ -65,7 +66,7 @@ class Format:
             return 2 + self.mantissa_bits
         return 1 + self.exponent_bits + self.mantissa_bits
 
-    @property
+    @cached_property
     def min_exponent(self) -> int:
         """Exponent of the smallest normal value; below it the spacing is constant."""
         if self.kind == "integer":
@@ -79,7 +80,7 @@ class Format:
         """Exponent of the largest finite value (``emax`` of the MX specification)."""
         return math.frexp(self.max_value)[1] - 1
 
-    @property
+    @cached_property
     def max_code(self) -> int:
         """Code of the largest finite value; positive codes up to it are finite and in order."""
         return largest_code(self.kind, self.exponent_bits, self.mantissa_bits, self.nan)

@@ -66,19 +66,18 @@ def round(
     _check_options(rounding, bits, overflow)
     if x != x:
         return x
-    if math.isinf(x):
-        code = fmt.max_code + 1
+    code = fmt.max_code + 1 if math.isinf(x) else _magnitude_code(fmt, abs(x), rounding, bits or 0)
+    if code <= fmt.max_code:
+        magnitude = _magnitude(fmt, code)
+    elif rounding == "toward-zero" and not math.isinf(x):
+        magnitude = fmt.max_value
     else:
-        code = _magnitude_code(fmt, abs(x), rounding, bits or 0)
-        if code > fmt.max_code and rounding == "toward-zero":
-            code = fmt.max_code
-    negative = math.copysign(1.0, x) < 0
-    if fmt.kind == "exponent" and negative and x != 0:
+        magnitude = _overflowed(fmt, overflow)
+    if x > 0 or (x == 0 and (magnitude > 0 or math.copysign(1.0, x) > 0)):
+        return magnitude
+    if fmt.kind == "exponent":
         return math.nan
-    magnitude = _magnitude(fmt, code) if code <= fmt.max_code else _overflowed(fmt, overflow)
-    if magnitude == 0 and not fmt.has_negative_zero:
-        return 0.0
-    return -magnitude if negative and fmt.kind != "exponent" else magnitude
+    return -magnitude if magnitude or fmt.has_negative_zero else 0.0
 
 
 def encode(fmt: Format | str, value: float) -> int:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mixprec.specs import parse_cast
 
-from ._contract import CastParameters, cast_parameters
+from ._contract import TRANSFORM_SIZES, CastParameters, cast_parameters
 from ._registry import default_backend
 
 _DTYPES = frozenset((torch.float32, torch.bfloat16, torch.float16))
@@ -186,8 +186,8 @@ def _check_axis(axis: int) -> None:
 
 
 def _check_transform(size: int) -> None:
-    if size < 1 or size & (size - 1):
-        raise ValueError(f"the size of a Hadamard transform is a power of two, got {size}")
+    if size not in TRANSFORM_SIZES:
+        raise ValueError(f"got a Hadamard transform of size {size}, expected one of {TRANSFORM_SIZES}")
 
 
 def _has_blocks(parameters: CastParameters) -> bool:
@@ -217,7 +217,7 @@ def _define(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -
     for key in _DEVICE_KEYS:
         _LIBRARY.impl(name, kernel, key)
     torch.library.register_fake(f"mixprec::{name}", fake, lib=_LIBRARY)
-    operation = getattr(getattr(torch.ops.mixprec, name), "default")
+    operation = getattr(torch.ops.mixprec, name).default
     _LIBRARY.impl(name, _refuse_gradients(name, operation), "Autograd", with_keyset=True)
     return operation
 

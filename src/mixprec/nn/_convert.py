@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from ._compute_mode import ComputeMode
 from ._device import device_of, native_compute, native_here
 from ._matching import rules_by_module
 from ._modules import CONVERTED, SITE
-from ._observer import GemmObserver
+from ._observer import GemmObserver, observing
 from ._refusals import refuse_unconvertible
 from ._region import ATTRIBUTE, base_class, region_class
 from ._resolve import kept_dtypes, notes_about, resolve
@@ -97,7 +97,7 @@ class Conversion:
     def region(self) -> Generator[None]:
         """To be entered around the backward pass: recomputed functions follow the compute dtype's rules."""
         observer = self.state.observer
-        with ComputeMode(self.state), nullcontext() if observer is None else observer:
+        with ComputeMode(self.state), observing(observer):
             yield
         if observer is not None:
             self._end_measurement(observer)
@@ -108,10 +108,13 @@ class Conversion:
 
     @contextmanager
     def measured(self) -> Generator[None]:
-        """Count the GEMMs of the forward and backward pass inside, for a loop that is not a session's."""
-        self.measure_next_step()
-        with self.region():
-            yield
+        """Count all GEMMs of the forward and backward pass inside, for a loop that is not a session's."""
+        observer = self.state.observer = GemmObserver(self.model)
+        try:
+            with observer:
+                yield
+        finally:
+            self._end_measurement(observer)
 
     def audit(self) -> Audit:
         """Format and engine of every GEMM of the last measured step."""
@@ -163,8 +166,8 @@ def _refuse_missing_engine(recipe: Recipe, device: torch.device) -> None:
     """An engine that was asked for by name is used or refused, never swapped."""
     dtype = DTYPES[recipe.compute_dtype]
     casts = [OperandCasts.of(rule.precision) for rule in recipe.rules if rule.precision is not None]
-    elements = {cast for c in casts for cast in vars(c).values() if cast is not None}
-    foreign = sorted(cast for cast in elements if not cast.startswith(("e4m3[tensor]", "e5m2[tensor]", "e4m3[row]")))
+    texts = {cast.text for c in casts for cast in c.present}
+    foreign = sorted(cast for cast in texts if not cast.startswith(("e4m3[tensor]", "e5m2[tensor]", "e4m3[row]")))
     if foreign:
         raise ValueError(
             f"recipe {recipe.name}: engine 'native' got casts {', '.join(foreign)}: expected per-tensor or per-row "

@@ -95,6 +95,14 @@ def _wide_product(a_MK: Tensor, b_KN: Tensor, bias_N: Tensor | None) -> Tensor:
     return exactly(_matrix_product, a_MK.float(), b_KN.float(), bias_N)
 
 
+def _precision() -> str:
+    return torch.get_float32_matmul_precision()
+
+
+# What torch.compiler.assume_constant_result sets; calling that would import the whole compiler here.
+_precision._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
+
+
 def _fit_bf16(a: Tensor, b: Tensor) -> bool:
     return a.dtype == b.dtype and a.dtype in (torch.bfloat16, torch.float16)
 
@@ -104,9 +112,14 @@ def exactly(product: Callable[..., Result], *arguments: object) -> Result:
 
     TF32 or bf16 products would round the carriers again.
     """
-    before = torch.get_float32_matmul_precision()
+    before = _precision()
     if before == "highest":
         return product(*arguments)
+    if torch.compiler.is_compiling():
+        raise RuntimeError(
+            f"compiling a converted model under torch.set_float32_matmul_precision({before!r}): expected 'highest', "
+            "which alone multiplies the rounded operands exactly; set it before torch.compile traces the model"
+        )
     torch.set_float32_matmul_precision("highest")
     try:
         return product(*arguments)

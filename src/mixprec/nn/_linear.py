@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ._engines import Operand, Product, engine_name, multiply
 from ._operands import FORMAT_OF_DTYPE, Randomness, cast_both, cast_operand, rounded_to, transposed
-from ._site import Site
+from ._site import OperandCast, Site
 
 # Offsets of the operands' random streams within a site.
 _INPUT, _WEIGHT, _WEIGHT_BACKWARD, _GRAD = 0, 2, 3, 4
@@ -79,7 +79,9 @@ def linear(x: Tensor, weight_NK: Tensor, bias_N: Tensor | None, site: Site) -> T
     return y_MN.reshape(*x.shape[:-1], weight_NK.shape[0])
 
 
-def _weight_operand(w_NK: Tensor, cast: str | None, axis: int, site: Site, stream: int, drawn: Tensor) -> Operand:
+def _weight_operand(
+    w_NK: Tensor, cast: OperandCast | None, axis: int, site: Site, stream: int, drawn: Tensor
+) -> Operand:
     if cast is None:
         dtype = site.state.compute_dtype
         rounded = rounded_to(w_NK, dtype, wide=not site.state.native_compute)

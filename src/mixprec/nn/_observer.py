@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 from torch.utils.module_tracker import ModuleTracker
 
-from ._region import is_in_backward
+from ._autograd import is_in_backward
 
 _aten = torch.ops.aten
 _ROOT = "<model>"
@@ -48,6 +49,7 @@ class GemmObserver(TorchDispatchMode):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.flops: defaultdict[GemmKey, int] = defaultdict(int)
+        self.is_on = False
         self._announced: tuple[str, str, tuple[str, str], str] | None = None
         self._tracker = ModuleTracker()
         # The tracker names modules from the first one that it sees called; the root's call has begun by then.
@@ -61,10 +63,12 @@ class GemmObserver(TorchDispatchMode):
         self._announced = (site, gemm, formats, engine)
 
     def __enter__(self) -> GemmObserver:
+        self.is_on = True
         self._tracker.__enter__()
         return super().__enter__()
 
     def __exit__(self, *exc: Any) -> None:
+        self.is_on = False
         self._tracker.__exit__(*exc)
         super().__exit__(*exc)
 
@@ -85,7 +89,9 @@ class GemmObserver(TorchDispatchMode):
             dtypes = [str(a.dtype).removeprefix("torch.") for a in args if isinstance(a, torch.Tensor)]
             names = [{"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}.get(d, d) for d in dtypes[:2]]
             formats = (names[0], names[-1])
-            key = GemmKey(self.path(), func._overloadpacket.__name__, formats, "torch", False, False)
+            # A backward pass runs without gradients, what it recomputes runs with them.
+            recomputed = backward and torch.is_grad_enabled()
+            key = GemmKey(self.path(), func._overloadpacket.__name__, formats, "torch", False, recomputed)
         else:
             site, gemm, formats, engine = announced
             forward = gemm in FORWARD_GEMMS
@@ -109,3 +115,8 @@ def _flops(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -
         return 2 * math.prod(q.shape[:3]) * k.shape[2] * (3 * q.shape[3] + 2 * v.shape[3])
     counter: Callable[..., int] | None = flop_registry.get(packet)
     return 0 if counter is None else counter(*args, **kwargs, out_val=out)
+
+
+def observing(observer: GemmObserver | None) -> AbstractContextManager[Any]:
+    """``observer`` turned on inside, unless there is none or it is on already."""
+    return nullcontext() if observer is None or observer.is_on else observer

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree  # torch's own; knows the output classes that libraries register
 
+from ._autograd import is_in_backward
 from ._compute_mode import ComputeMode, is_active
+from ._observer import observing
 from ._site import ConversionState
 
 ATTRIBUTE = "_mixprec_region"
@@ -32,7 +33,7 @@ def run_in_region(module: nn.Module, forward: Callable[..., Any], args: tuple[An
         with ComputeMode(state):
             return forward(module, *args, **kwargs)
     observer = None if torch.compiler.is_compiling() else state.observer
-    with autocast_of(state), ComputeMode(state), nullcontext() if observer is None else observer:
+    with autocast_of(state), ComputeMode(state), observing(observer):
         state.draw()
         outputs = forward(module, *args, **kwargs)
     return (
@@ -48,11 +49,6 @@ def autocast_of(state: ConversionState) -> torch.autocast:
     if not state.is_16bit:
         return torch.autocast(state.device_type, enabled=False)
     return torch.autocast(state.device_type, dtype=state.compute_dtype, cache_enabled=False)
-
-
-def is_in_backward() -> bool:
-    """Whether this thread is inside a backward pass."""
-    return torch._C._current_graph_task_id() != -1  # pyright: ignore[reportPrivateUsage]  # as torch.utils.checkpoint asks
 
 
 def _widened(value: Any, dtype: torch.dtype) -> Any:

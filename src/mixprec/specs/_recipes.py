@@ -233,4 +233,4 @@ def load_recipe(name_or_path: str | os.PathLike[str]) -> Recipe:
 def _linear_rules(precision: LayerPrecision) -> tuple[Rule, ...]:
     """Heads stay in the compute dtype, every other linear layer gets the precision."""
     heads = tuple(Rule(match=glob, required=False) for glob in _HEADS)
-    return (*heads, Rule(type="Linear", precision=precision))
+    return (*heads, Rule(type="Linear", precision=precision, required=False))
