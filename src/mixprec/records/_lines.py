@@ -1,0 +1,126 @@
+"""Records as JSON lines: appending them, and reading them back."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, cast
+
+from ._fields import field_decoders, to_json
+from ._types import RECORD_TYPES, SCHEMA_VERSION, Record
+
+_NAMES = {record_type: name for name, record_type in RECORD_TYPES.items()}
+
+
+def write_records(path: str | Path, records: Iterable[Record]) -> None:
+    r"""Append records to a file, made if needed; one line of JSON each.
+
+    The lines go out in one write to the end of the file. A last line that an earlier process left unfinished is cut
+    off first.
+
+    Args:
+        path: the file; its folder must exist.
+        records: what to append.
+
+    Raises:
+        OSError: if the file cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "records.jsonl"
+        >>> write_records(file, [RECORD_TYPES["end"](recipe="bf16", seed=0, status="done")])
+        >>> file.read_text()
+        '{"schema": 1, "type": "end", "recipe": "bf16", "seed": 0, "status": "done", "reason": ""}\n'
+        >>> read_records(file)
+        [RunEndRecord(recipe='bf16', seed=0, status='done', reason='')]
+    """
+    data = "".join(map(_line, records)).encode()
+    if not data:
+        return
+    with open(path, "ab+", buffering=0) as file:
+        _mend_end(file.fileno())
+        while data:
+            data = data[file.write(data) :]
+
+
+def read_records(path: str | Path) -> list[Record]:
+    """Read all records of a file; a last line that was cut off while it was written is left out.
+
+    Raises:
+        ValueError: for a line that is no record (with its number), or records of a newer version.
+        OSError: if the file cannot be read.
+    """
+    *lines, last = Path(path).read_bytes().split(b"\n")
+    records = [_record(line, path, number) for number, line in enumerate(lines, 1) if line.strip()]
+    if _is_json(last):
+        records.append(_record(last, path, len(lines) + 1))
+    return records
+
+
+def _line(record: Record) -> str:
+    body = {field.name: to_json(getattr(record, field.name)) for field in fields(record)}
+    return json.dumps({"schema": SCHEMA_VERSION, "type": _NAMES[type(record)], **body}, allow_nan=False) + "\n"
+
+
+def _mend_end(file: int) -> None:
+    """Let the file end with a whole line: an object without its newline gets it, half an object goes."""
+    size = start = os.fstat(file).st_size
+    if size == 0 or os.pread(file, 1, size - 1) == b"\n":
+        return
+    tail = b""
+    while start > 0 and b"\n" not in tail:
+        start = max(0, start - 65536)
+        tail = os.pread(file, size - start, start)
+    fragment = tail.rpartition(b"\n")[2]
+    if _is_json(fragment):
+        os.write(file, b"\n")
+    else:
+        os.ftruncate(file, size - len(fragment))
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _record(line: bytes, path: str | Path, number: int) -> Record:
+    where = f"{path}, line {number}"
+    try:
+        value: object = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"{where} is no record but {line[:60]!r}: the file is damaged ({error})") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{where} is no record but {line[:60]!r}: expected a JSON object on each line")
+    body = cast(dict[str, Any], value)
+    schema, kind = body.pop("schema", None), body.pop("type", None)
+    if not isinstance(schema, int):
+        raise ValueError(f"{where} tells no schema version: expected records as mixprec writes them")
+    if schema > SCHEMA_VERSION:
+        raise ValueError(
+            f"{where} has schema version {schema}, this mixprec reads up to {SCHEMA_VERSION}: install a newer mixprec"
+        )
+    if kind not in RECORD_TYPES:
+        raise ValueError(f"{where} has type {kind!r}: expected one of {', '.join(RECORD_TYPES)}")
+    try:
+        return _decode(RECORD_TYPES[kind], body)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{where} is a damaged {kind} record: {error}") from None
+
+
+def _decode(record_type: type[Record], body: dict[str, Any]) -> Record:
+    decoders = field_decoders(record_type)
+    values: dict[str, Any] = {}
+    for name, value in body.items():
+        if name not in decoders:
+            raise ValueError(f"it has an unknown field {name!r}")
+        try:
+            values[name] = decoders[name](value)
+        except ValueError as error:
+            raise ValueError(f"its field {name!r}: {error}") from None
+    return record_type(**values)

@@ -1,0 +1,87 @@
+"""Records sorted by recipe, so that a summary can look them up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from ._types import (
+    ComparisonRecord,
+    CoverageRecord,
+    EvaluationRecord,
+    EventRecord,
+    Forward,
+    MemoryRecord,
+    Record,
+    RunEndRecord,
+    StepRecord,
+)
+
+
+@dataclass(kw_only=True)
+class RecipeRecords:
+    """One recipe's records by seed; where one was written twice, the later stands."""
+
+    steps: dict[int, dict[int, StepRecord]] = field(default_factory=dict[int, dict[int, StepRecord]])
+    evaluations: dict[tuple[int, int, Forward], EvaluationRecord] = field(
+        default_factory=dict[tuple[int, int, Forward], EvaluationRecord]
+    )
+    events: list[EventRecord] = field(default_factory=list[EventRecord])
+    coverage: dict[int, CoverageRecord] = field(default_factory=dict[int, CoverageRecord])
+    memory: dict[int, MemoryRecord] = field(default_factory=dict[int, MemoryRecord])
+    ends: dict[int, RunEndRecord] = field(default_factory=dict[int, RunEndRecord])
+
+    def add(self, record: Record) -> None:
+        """Take in one record of this recipe."""
+        match record:
+            case StepRecord():
+                self.steps.setdefault(record.seed, {})[record.step] = record
+            case EvaluationRecord():
+                self.evaluations[record.seed, record.step, record.forward] = record
+            case EventRecord():
+                self.events.append(record)
+            case CoverageRecord():
+                self.coverage[record.seed] = record
+            case MemoryRecord():
+                self.memory[record.seed] = record
+            case RunEndRecord():
+                self.ends[record.seed] = record
+            case ComparisonRecord():
+                pass
+
+    def seeds(self, planned: Iterable[int] = ()) -> list[int]:
+        """The planned seeds, then those that have records beside them."""
+        found = [*self.steps, *(key[0] for key in self.evaluations), *self.coverage, *self.memory, *self.ends]
+        return list(dict.fromkeys((*planned, *found)))
+
+
+def group(records: Iterable[Record]) -> tuple[ComparisonRecord, dict[str, RecipeRecords]]:
+    """The comparison (the last one told; else what the records show of one), and the records of each recipe."""
+    header: ComparisonRecord | None = None
+    by_recipe: dict[str, RecipeRecords] = {}
+    for record in records:
+        if isinstance(record, ComparisonRecord):
+            header = record
+        else:
+            by_recipe.setdefault(record.recipe, RecipeRecords()).add(record)
+    if header is None:
+        header = _shown_by(by_recipe)
+    ordered = {name: by_recipe.get(name, RecipeRecords()) for name in (*header.recipes, *by_recipe)}
+    if header.baseline not in ordered and ordered:
+        header = replace(header, baseline=next(iter(ordered)))
+    return header, ordered
+
+
+def _shown_by(by_recipe: dict[str, RecipeRecords]) -> ComparisonRecord:
+    seeds = sorted({seed for own in by_recipe.values() for seed in own.seeds()})
+    last = [step for own in by_recipe.values() for steps in own.steps.values() for step in steps]
+    return ComparisonRecord(
+        workload="",
+        recipes=tuple(by_recipe),
+        baseline=next(iter(by_recipe), ""),
+        seeds=tuple(seeds),
+        steps=max(last, default=-1) + 1,
+        machine={},
+        versions={},
+        data={},
+    )

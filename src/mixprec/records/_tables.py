@@ -1,0 +1,161 @@
+"""A summary as tables of text, which the terminal and the report both show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ._paired import Metric
+from ._summary import RecipeSummary, Summary
+from ._wording import NOTHING, count, duration, number, percent, signed, size, times
+
+#: What is said wherever a time ratio of an emulated recipe is shown.
+EMULATED_NOTE = "here: emulated — the time ratio is no promise of speed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Text in rows and columns.
+
+    Attributes:
+        headers: of the columns.
+        rows: cells; the first of each row names it.
+        notes: what must be read with it, one sentence each.
+    """
+
+    headers: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+
+
+def summary_table(summary: Summary) -> Table:
+    """The main table: what each recipe costs and loses.
+
+    Columns that no recipe has anything to say in (skipped steps, say) are left out.
+
+    Example:
+        >>> from mixprec.records import EvaluationRecord, RunEndRecord, summarize
+        >>> evaluation = EvaluationRecord(recipe="fp32", seed=0, step=9, forward="recipe", metrics={"loss": 2.5})
+        >>> table = summary_table(summarize([evaluation, RunEndRecord(recipe="fp32", seed=0, status="done")]))
+        >>> table.headers, table.rows
+        (('recipe', 'loss'), (('fp32', '2.5000'),))
+    """
+    columns = {
+        "status": [_status(row) for row in summary.rows],
+        "loss": [_value(row.loss) for row in summary.rows],
+        "loss, fp32 forward": [_value(row.fp32_loss) for row in summary.rows],
+        f"gap to {summary.baseline}": [_gap(row.loss, row, summary) for row in summary.rows],
+        **_other_metrics(summary),
+        "step time": [_time(row) for row in summary.rows],
+        "saved activations": [_bytes(row.saved_activation_bytes, row.saved_ratio) for row in summary.rows],
+        "peak memory": [_bytes(row.peak_bytes, row.peak_ratio) for row in summary.rows],
+        "skipped": [f"{row.skipped_steps} of {row.steps}" if row.skipped_steps else "" for row in summary.rows],
+        "GEMM FLOPs": [_flops(row) for row in summary.rows],
+    }
+    shown = {name: cells for name, cells in columns.items() if any(cell not in ("", NOTHING) for cell in cells)}
+    return Table(
+        headers=("recipe", *shown),
+        rows=tuple(
+            (row.recipe, *(cells[i] or NOTHING for cells in shown.values())) for i, row in enumerate(summary.rows)
+        ),
+        notes=tuple(_notes(summary)),
+    )
+
+
+def metrics_table(summary: Summary) -> Table | None:
+    """Every metric and slice beside the loss, as values with their gaps; ``None`` where there is none."""
+    names = [name for name in _metric_names(summary) if name != "loss"]
+    if not names:
+        return None
+    rows = tuple((name, *(_value_and_gap(row, name, summary) for row in summary.rows)) for name in names)
+    return Table(headers=("metric", *(row.recipe for row in summary.rows)), rows=rows)
+
+
+def _metric_names(summary: Summary) -> list[str]:
+    return list(dict.fromkeys(name for row in summary.rows for name in row.metrics))
+
+
+def _other_metrics(summary: Summary) -> Mapping[str, list[str]]:
+    """Columns for metrics beside the loss; slices have a table of their own."""
+    names = [name for name in _metric_names(summary) if name != "loss" and "/" not in name]
+    return {name: [_value(row.metrics.get(name)) for row in summary.rows] for name in names}
+
+
+def _value(metric: Metric | None) -> str:
+    return NOTHING if metric is None else number(metric.mean)
+
+
+def _value_and_gap(row: RecipeSummary, name: str, summary: Summary) -> str:
+    gap = _gap(row.metrics.get(name), row, summary)
+    return _value(row.metrics.get(name)) + (f" ({gap})" if gap not in ("", NOTHING) else "")
+
+
+def _gap(metric: Metric | None, row: RecipeSummary, summary: Summary) -> str:
+    if metric is None or row.recipe == summary.baseline or metric.gap.mean is None:
+        return ""
+    if metric.gap.identical:
+        return "identical"
+    mean = signed(metric.gap.mean)
+    return mean if metric.gap.sd is None else f"{mean} ± {number(metric.gap.sd)}"
+
+
+def _status(row: RecipeSummary) -> str:
+    if row.status == "done":
+        return ""
+    parts: dict[str, int] = {}
+    for run in row.runs:
+        parts[run.status] = parts.get(run.status, 0) + 1
+    if len(parts) == 1:
+        return row.status
+    return ", ".join(f"{n} of {len(row.runs)} {status}" for status, n in parts.items() if status != "done")
+
+
+def _time(row: RecipeSummary) -> str:
+    if row.time_ratio is None:
+        return ""
+    return times(row.time_ratio) + (" (emulated)" if row.emulated else "")
+
+
+def _bytes(number_of: int | None, ratio: float | None) -> str:
+    return "" if number_of is None else size(number_of) + ("" if ratio is None else f" · {times(ratio)}")
+
+
+def _flops(row: RecipeSummary) -> str:
+    shares = ", ".join(f"{name} {percent(share)}" for name, share in row.flop_shares.items())
+    return shares + (f"; {count(len(row.uncovered), 'GEMM')} not covered" if row.uncovered else "")
+
+
+def _notes(summary: Summary) -> list[str]:
+    notes: list[str] = []
+    others = [row for row in summary.rows if row.recipe != summary.baseline and row.loss is not None]
+    paired = [row for row in others if row.loss is not None and row.loss.gap.sd is not None]
+    if paired:
+        n = max(row.loss.gap.seeds for row in paired if row.loss is not None)
+        notes.append(f"gap: mean ± standard deviation of the loss difference, paired over {count(n, 'seed')}")
+    unresolved = [row.recipe for row in others if row.loss and row.loss.gap.seeds and not _told_apart(row.loss)]
+    if unresolved:
+        notes.append(f"not resolved at {count(len(summary.seeds), 'seed')}: the gap of {', '.join(unresolved)}")
+    notes += _early(summary)
+    baseline = summary.row(summary.baseline)
+    if baseline and baseline.step_seconds is not None:
+        notes.append(f"step time: 1.00× is {duration(baseline.step_seconds)} ({summary.baseline}, median)")
+    emulated = [row.recipe for row in summary.rows if row.emulated]
+    if emulated:
+        notes.append(f"{EMULATED_NOTE} ({', '.join(emulated)})")
+    return notes
+
+
+def _early(summary: Summary) -> list[str]:
+    """Which recipes' metrics are not of the last step."""
+    recipes_at: dict[int, list[str]] = {}
+    for row in summary.rows:
+        if row.evaluated_at is not None and row.evaluated_at < summary.steps:
+            recipes_at.setdefault(row.evaluated_at, []).append(row.recipe)
+    return [
+        f"after {step} of {summary.steps} steps: the loss of {', '.join(recipes)}"
+        for step, recipes in recipes_at.items()
+    ]
+
+
+def _told_apart(metric: Metric) -> bool:
+    return metric.gap.resolved or metric.gap.identical

@@ -1,0 +1,175 @@
+"""What a run says of itself: one frozen dataclass for each kind of line in ``records.jsonl``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypedDict
+
+#: Version of the lines that this package writes. A field added, removed or changed in meaning raises it.
+SCHEMA_VERSION = 1
+
+Forward = Literal["recipe", "fp32"]
+Status = Literal["done", "interrupted", "failed", "diverged"]
+
+
+class CoverageRow(TypedDict):
+    """The GEMMs of one kind (``gemm``) at one site: their operands' format, their engine, FLOPs in one step."""
+
+    site: str
+    gemm: str
+    format: str
+    engine: str
+    flops: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonRecord:
+    """What a comparison is; the first line of its records.
+
+    Attributes:
+        workload: its name, or the file that it came from.
+        recipes: names, in the order in which they are shown.
+        baseline: the recipe that gaps and ratios are taken to.
+        seeds: each shared by all recipes.
+        steps: training steps of each run.
+        machine: facts that a time or a last bit may depend on.
+        versions: of packages, by name.
+        data: what the workload says of its data (``name``, ``sha256``).
+    """
+
+    workload: str
+    recipes: tuple[str, ...]
+    baseline: str
+    seeds: tuple[int, ...]
+    steps: int
+    machine: Mapping[str, str | int | float]
+    versions: Mapping[str, str]
+    data: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepRecord:
+    """One training step.
+
+    Attributes:
+        recipe: the recipe's name.
+        seed: the seed.
+        step: counted from 0.
+        loss: unscaled, before the update; may be NaN or infinite.
+        seconds: wall time of forward, backward and update [s].
+        applied: False for a skipped step.
+        grad_norm: of the unscaled gradient before clipping; ``None`` where it was not taken.
+        loss_scale: that the step ran under; ``None`` without one.
+        tokens: tokens (or samples) in the step; ``None`` where unknown.
+    """
+
+    recipe: str
+    seed: int
+    step: int
+    loss: float
+    seconds: float
+    applied: bool
+    grad_norm: float | None
+    loss_scale: float | None
+    tokens: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationRecord:
+    """Quality after ``step`` steps.
+
+    Attributes:
+        recipe: the recipe's name.
+        seed: the seed.
+        step: steps taken before it.
+        forward: ``"recipe"`` for the recipe's own forward pass, ``"fp32"`` for the same weights in plain fp32.
+        metrics: by name, ``"loss"`` among them; a slice is named ``"loss/slice"``.
+    """
+
+    recipe: str
+    seed: int
+    step: int
+    forward: Forward
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventRecord:
+    """Something that happened: a skipped step, a fallback, a fault.
+
+    Attributes:
+        recipe: the recipe's name.
+        seed: the seed.
+        step: at which it happened, counted from 0.
+        name: its kind, e.g. ``"skipped"``.
+        site: module path and role; empty where it has none.
+        message: one line for a reader, or a traceback.
+    """
+
+    recipe: str
+    seed: int
+    step: int
+    name: str
+    site: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoverageRecord:
+    """What the GEMMs of one measured step ran in.
+
+    Attributes:
+        recipe: the recipe's name.
+        seed: the seed.
+        rows: one for each site, GEMM, format and engine; recomputed GEMMs are left out.
+        uncovered: GEMMs that ran outside the recipe, by name.
+    """
+
+    recipe: str
+    seed: int
+    rows: tuple[CoverageRow, ...]
+    uncovered: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryRecord:
+    """Memory of one measured step [bytes].
+
+    Attributes:
+        recipe: the recipe's name.
+        seed: the seed.
+        saved_activation_bytes: what autograd kept for the backward pass, parameters left out.
+        peak_bytes: most live tensor storage during the step.
+        rss_bytes: resident set of the process, with everything else that it holds.
+    """
+
+    recipe: str
+    seed: int
+    saved_activation_bytes: int
+    peak_bytes: int
+    rss_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunEndRecord:
+    """How one recipe's run under one seed ended, and why where it did not end well."""
+
+    recipe: str
+    seed: int
+    status: Status
+    reason: str = ""
+
+
+Record = ComparisonRecord | StepRecord | EvaluationRecord | EventRecord | CoverageRecord | MemoryRecord | RunEndRecord
+
+#: The word of each kind's ``"type"`` in a line.
+RECORD_TYPES: Mapping[str, type[Record]] = {
+    "comparison": ComparisonRecord,
+    "step": StepRecord,
+    "evaluation": EvaluationRecord,
+    "event": EventRecord,
+    "coverage": CoverageRecord,
+    "memory": MemoryRecord,
+    "end": RunEndRecord,
+}
