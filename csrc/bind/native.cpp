@@ -160,6 +160,7 @@ void bind_codes(nb::module_& m) {
 }  // namespace
 
 NB_MODULE(_native, m) {
+  nb::set_leak_warnings(false);  // casts live in Python caches until the interpreter ends
   m.doc() = "Rounding kernels on addresses; see csrc/include/mixprec/kernels.h.";
   bind_enums(m);
   bind_structs(m);
