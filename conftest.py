@@ -4,5 +4,5 @@ import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Without the compiled kernels the tests run through the reference; that the warning is given has its own test.
+    """Let the tests run through the reference where the compiled kernels are missing; the warning has a test."""
     config.addinivalue_line("filterwarnings", "ignore:the compiled kernels of backend")

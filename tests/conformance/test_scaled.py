@@ -70,6 +70,14 @@ def _extremes() -> Tensor:
     return x
 
 
+def _tops() -> Tensor:
+    """Blocks whose largest element is a format's largest value times a power of two, or its neighbour."""
+    tops = torch.tensor([448.0, 57344.0, 28.0, 7.5, 6.0, 127 / 64, 1.0])
+    around = torch.cat((tops.nextafter(torch.tensor(0.0)), tops, tops.nextafter(torch.tensor(1e9))))
+    x = torch.cat((around * 2.0**-3, around * 2.0**-140, around)).unsqueeze(1) * torch.linspace(1, -1, 32)
+    return x.contiguous()
+
+
 def _one_tiny() -> Tensor:
     x = torch.zeros(3, 20)
     x[1, 2] = -1e-39
@@ -86,6 +94,7 @@ MATRICES = {
     "normal": _normal,
     "wide": _wide,
     "extremes": _extremes,
+    "tops": _tops,
     "one tiny": _one_tiny,
     "all zero": lambda: torch.zeros(2, 5),
     "faults": _faults,
@@ -153,6 +162,20 @@ def test_codes_are_packed_as_documented(backend: Backend, cast: str) -> None:
             value *= formats.decode(scale_format, int(scales[0, j // parameters.reduction]))
         assert value == carrier[0, j].item()
     assert stream >> (columns * parameters.bits) == 0
+
+
+def test_scale_codes_of_special_blocks(backend: Backend) -> None:
+    x = torch.zeros(1, 64)
+    x[0, 32], x[0, 48] = 1.0, 1e-9
+    for cast, codes in (
+        ("mxfp4", [0, 125]),
+        ("nvfp4", [0x38, 0x38, 0x7E, 0x38]),
+        ("nvfp4-2d", [0x38, 0x38, 0x7E, 0x38]),
+    ):
+        assert backend.quantize(x, cast_parameters(parse_cast(cast)), 1, 0, 0)[1].tolist() == [codes]
+    x[0, 33] = float("nan")
+    for cast, codes in (("mxfp4", [0, 255]), ("nvfp4", [0x7F] * 4)):
+        assert backend.quantize(x, cast_parameters(parse_cast(cast)), 1, 0, 0)[1].tolist() == [codes]
 
 
 @pytest.mark.parametrize("pair", [("mxfp8 sr", "nvfp4 sr rht16"), ("e4m3[row]", "mxfp4 rceil"), ("nvfp4-2d", "bf16")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -16,6 +17,19 @@ from mixprec.specs import LayerPrecision, Recipe, Rule, parse_cast, recipe
 from .models import Block, TinyGPT, gradients, loss_of, tiny_gpt, tokens
 
 RECIPES = ("bf16", "fp16", "fp8", "mxfp8", "mxfp4", "nvfp4")
+
+
+# torch's compiler instantiates autograd functions itself, and its own imports use torch.jit.
+COMPILER_WARNINGS = (
+    pytest.mark.filterwarnings("ignore:.*autograd.function.Function.* should not be instantiated:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:.*torch.jit.* is deprecated:DeprecationWarning"),
+)
+
+
+def quiet_compiler(test: Callable[..., None]) -> Callable[..., None]:
+    for mark in COMPILER_WARNINGS:
+        test = mark(test)
+    return test
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -85,6 +99,7 @@ def test_a_rule_without_a_layer_offers_the_nearest() -> None:
     assert type(model) is TinyGPT, "nothing may be half-converted"
 
 
+@quiet_compiler
 def test_models_that_cannot_be_converted() -> None:
     with pytest.raises(ValueError, match=r"compiled by torch.compile; the order is"):
         convert(torch.compile(tiny_gpt()), recipe("bf16"))
@@ -116,6 +131,7 @@ def test_activation_checkpointing_gives_the_plain_numbers(name: str, reentrant: 
     assert all(torch.equal(got[k], want[k]) for k in want)
 
 
+@quiet_compiler
 @pytest.mark.parametrize("name", ["bf16", "fp8", "mxfp8", "nvfp4"])
 def test_compiled_with_aot_eager_is_bit_equal(name: str) -> None:
     plain, compiled = tiny_gpt(), tiny_gpt()

@@ -1,0 +1,26 @@
+"""Run a workload under several recipes, with the same weights and data, and record what each costs and loses."""
+
+from ._compare import compare
+from ._comparison import Comparison
+from ._folder import recorded, recorded_recipes
+from ._loading import WorkloadSource, load_workload
+from ._machine import machine_facts, package_versions
+from ._template import write_template
+from ._user_code import WorkloadError
+from ._workload import Workload
+from .workloads import BUILT_IN
+
+__all__ = [
+    "BUILT_IN",
+    "Comparison",
+    "Workload",
+    "WorkloadError",
+    "WorkloadSource",
+    "compare",
+    "load_workload",
+    "machine_facts",
+    "package_versions",
+    "recorded",
+    "recorded_recipes",
+    "write_template",
+]

@@ -48,9 +48,9 @@ def scaled(
         stream: added to the offset.
 
     Returns:
-        The carrier: fp32 ``[R, C]``, element times block scale, exact unless that leaves fp32's range; under a transform it
-        stays in the transformed space, zero-padded along ``axis`` to a multiple of the transform. The
-        outer scale: fp32, 0-d, or ``[R, 1]`` / ``[1, C]`` for row scales; 1 for power-of-two block scales.
+        The carrier: fp32 ``[R, C]``, element times block scale, exact unless that leaves fp32's range; under a
+        transform it stays in the transformed space, zero-padded along ``axis`` to a multiple of the transform.
+        The outer scale: fp32, 0-d, or ``[R, 1]`` / ``[1, C]`` for row scales; 1 for power-of-two block scales.
         A NaN or infinity makes everything that shares its scale NaN.
 
     Raises:

@@ -217,7 +217,7 @@ def _define(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -
     for key in _DEVICE_KEYS:
         _LIBRARY.impl(name, kernel, key)
     torch.library.register_fake(f"mixprec::{name}", fake, lib=_LIBRARY)
-    operation = getattr(getattr(torch.ops.mixprec, name), "default")
+    operation = getattr(torch.ops.mixprec, name).default
     _LIBRARY.impl(name, _refuse_gradients(name, operation), "Autograd", with_keyset=True)
     return operation
 

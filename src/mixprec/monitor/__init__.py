@@ -1,1 +1,5 @@
 """What watches a run: sampling, the first bad tensor, exporters."""
+
+from ._updates import UpdateFinding, UpdateWatch
+
+__all__ = ["UpdateFinding", "UpdateWatch"]

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ._operands import FORMAT_OF_DTYPE
+from ._engines import FORMAT_OF_DTYPE
 from ._site import ConversionState
 
 
@@ -127,6 +127,6 @@ def _additive(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
 
 
 def _announce(state: ConversionState, where: str, gemm: str) -> None:
-    if state.observer is not None:
+    if state.listener is not None:
         name = FORMAT_OF_DTYPE[state.compute_dtype]
-        state.observer.announce(where, gemm, (name, name), "emulated")
+        state.listener.announce(where, gemm, (name, name), "emulated")

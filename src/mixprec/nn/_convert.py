@@ -166,8 +166,8 @@ def _refuse_missing_engine(recipe: Recipe, device: torch.device) -> None:
     """An engine that was asked for by name is used or refused, never swapped."""
     dtype = DTYPES[recipe.compute_dtype]
     casts = [OperandCasts.of(rule.precision) for rule in recipe.rules if rule.precision is not None]
-    elements = {cast for c in casts for cast in vars(c).values() if cast is not None}
-    foreign = sorted(cast for cast in elements if not cast.startswith(("e4m3[tensor]", "e5m2[tensor]", "e4m3[row]")))
+    texts = {cast.text for c in casts for cast in c.present}
+    foreign = sorted(cast for cast in texts if not cast.startswith(("e4m3[tensor]", "e5m2[tensor]", "e4m3[row]")))
     if foreign:
         raise ValueError(
             f"recipe {recipe.name}: engine 'native' got casts {', '.join(foreign)}: expected per-tensor or per-row "

@@ -14,9 +14,9 @@ from ..formats import round as round_scalar
 from ._attention import AttentionArguments, attention
 from ._convolution_calls import CONVOLUTIONS
 from ._einsum import einsum
+from ._engines import FORMAT_OF_DTYPE
 from ._linear import linear
 from ._matmul import matmul
-from ._operands import FORMAT_OF_DTYPE
 from ._recurrent import recurrent
 from ._rules import fp32_functions
 from ._site import ConversionState

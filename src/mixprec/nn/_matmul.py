@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._engines import exactly
-from ._operands import FORMAT_OF_DTYPE
+from ._engines import FORMAT_OF_DTYPE, exactly
 from ._site import ConversionState
 
 
@@ -39,9 +38,9 @@ class BatchedProduct(torch.autograd.Function):
 
 def _product(a_BMK: Tensor, b_BKN: Tensor, state: ConversionState, label: tuple[str, str]) -> Tensor:
     name = FORMAT_OF_DTYPE[state.compute_dtype]
-    if state.observer is not None:
+    if state.listener is not None:
         engine = "native" if state.native_compute else "emulated"
-        state.observer.announce(*label, (name, name), engine)
+        state.listener.announce(*label, (name, name), engine)
     if state.native_compute:
         return torch.bmm(a_BMK, b_BKN)
     return exactly(torch.bmm, a_BMK.float(), b_BKN.float()).to(state.compute_dtype)

@@ -89,7 +89,9 @@ class GemmObserver(TorchDispatchMode):
             dtypes = [str(a.dtype).removeprefix("torch.") for a in args if isinstance(a, torch.Tensor)]
             names = [{"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}.get(d, d) for d in dtypes[:2]]
             formats = (names[0], names[-1])
-            key = GemmKey(self.path(), func._overloadpacket.__name__, formats, "torch", False, False)
+            # A backward pass runs without gradients, what it recomputes runs with them.
+            recomputed = backward and torch.is_grad_enabled()
+            key = GemmKey(self.path(), func._overloadpacket.__name__, formats, "torch", False, recomputed)
         else:
             site, gemm, formats, engine = announced
             forward = gemm in FORWARD_GEMMS

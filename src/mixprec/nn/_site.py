@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..specs import LayerPrecision
+from ..specs import Cast, LayerPrecision
 
 if TYPE_CHECKING:
     from ._observer import GemmObserver
@@ -57,9 +57,14 @@ class ConversionState:
         """Whether the compute dtype is narrower than fp32."""
         return self.compute_dtype != torch.float32
 
+    @property
+    def listener(self) -> GemmObserver | None:
+        """The observer, or ``None`` where nobody can be told: a compiler's trace must not change what is outside it."""
+        return None if torch.compiler.is_compiling() else self.observer
+
     def where(self) -> str:
         """The path of the running module, for whoever observes the step."""
-        return "" if self.observer is None else self.observer.path()
+        return "" if self.listener is None else self.listener.path()
 
     def draw(self) -> None:
         """Give the forward pass that starts now random bits of its own."""
@@ -69,28 +74,65 @@ class ConversionState:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OperandCasts:
-    """The six casts of a layer precision as the strings that the casting operators take."""
+class OperandCast:
+    """One operand's cast, with what the GEMM has to know of it worked out beforehand.
 
-    fprop_input: str | None = None
-    fprop_weight: str | None = None
-    dgrad_grad_output: str | None = None
-    dgrad_weight: str | None = None
-    wgrad_grad_output: str | None = None
-    wgrad_input: str | None = None
+    Attributes:
+        text: the cast as the casting operators take it.
+        scaled: whether values share a scale.
+        has_outer: whether a scale is left to apply to the output (an MX scale is inside the carrier).
+        ignores_axis: whether both orientations of a matrix get the same values.
+        stochastic: whether it needs random bits.
+    """
+
+    text: str
+    scaled: bool
+    has_outer: bool
+    ignores_axis: bool
+    stochastic: bool
+
+    @classmethod
+    def of(cls, cast: Cast) -> OperandCast:
+        """What the GEMM has to know of ``cast``."""
+        kind = cast.granularity.kind
+        return cls(
+            text=str(cast),
+            scaled=kind != "none",
+            has_outer=kind != "none" and cast.scale != "e8m0",
+            ignores_axis=kind in ("none", "tensor"),
+            stochastic=cast.rounding == "stochastic",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperandCasts:
+    """The six casts of a layer precision; ``None`` keeps an operand in the compute dtype."""
+
+    fprop_input: OperandCast | None = None
+    fprop_weight: OperandCast | None = None
+    dgrad_grad_output: OperandCast | None = None
+    dgrad_weight: OperandCast | None = None
+    wgrad_grad_output: OperandCast | None = None
+    wgrad_input: OperandCast | None = None
 
     @classmethod
     def of(cls, precision: LayerPrecision | None) -> OperandCasts:
         """The casts of ``precision``; ``None`` keeps every operand in the compute dtype."""
         if precision is None:
             return cls()
-        casts = {f.name: getattr(precision, f.name) for f in fields(cls)}
-        return cls(**{name: None if cast is None else str(cast) for name, cast in casts.items()})
+        casts = {f.name: precision.operand(f.name) for f in fields(cls)}
+        return cls(**{name: None if cast is None else OperandCast.of(cast) for name, cast in casts.items()})
+
+    @property
+    def present(self) -> tuple[OperandCast, ...]:
+        """The casts that are not ``None``."""
+        casts: list[OperandCast | None] = [getattr(self, f.name) for f in fields(self)]
+        return tuple(cast for cast in casts if cast is not None)
 
     @property
     def stochastic(self) -> bool:
         """Whether any operand rounds stochastically."""
-        return any(cast is not None and "sr" in cast.split() for cast in (getattr(self, f.name) for f in fields(self)))
+        return any(cast.stochastic for cast in self.present)
 
 
 @dataclass(frozen=True, kw_only=True)

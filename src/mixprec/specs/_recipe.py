@@ -175,7 +175,7 @@ class Recipe:
 
     def to_toml(self) -> str:
         """Write the recipe as TOML text, which ``from_toml`` reads back to an equal recipe."""
-        from ._toml import dump_recipe
+        from ._toml import dump_recipe  # reads and makes recipes itself, so it cannot be imported before
 
         return dump_recipe(self)
 

@@ -18,7 +18,7 @@ _STRINGS = ("name", "compute_dtype", "residual", "weights", "engine", "reason")
 
 def dump_recipe(recipe: Recipe) -> str:
     """Write a recipe; see ``Recipe.to_toml``."""
-    import tomlkit
+    import tomlkit  # costs some milliseconds, which only who writes a file should pay
 
     document = tomlkit.document()
     for name in _STRINGS:

@@ -21,6 +21,7 @@ def as_matrix(x: Tensor) -> Tensor:
     return x.reshape(math.prod(x.shape[:-1]), columns)
 
 
+@torch.compiler.assume_constant_result  # parsed while compiling, and not traced
 def resolve(cast: Cast | str) -> Cast:
     """A cast from itself or its one-line form.
 

@@ -1,0 +1,7 @@
+"""The session: the only place where recipe, model, optimizer, loss scale and monitor meet."""
+
+from ._prepare import prepare
+from ._result import Event, StepResult
+from ._session import Session
+
+__all__ = ["Event", "Session", "StepResult", "prepare"]

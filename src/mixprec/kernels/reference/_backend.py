@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from .._contract import CastParameters
@@ -22,6 +21,7 @@ class ReferenceBackend:
     compare and select. So the result depends on no device, thread count or instruction set.
 
     Example:
+        >>> import torch
         >>> from mixprec.specs import parse_cast
         >>> from mixprec.kernels._contract import cast_parameters
         >>> x = torch.tensor([[5.0, 0.3]])

@@ -127,7 +127,7 @@ def _two_level_scales(x: Tensor, parameters: CastParameters) -> Scales:
 
 
 def largest_magnitude(x: Tensor) -> Tensor:
-    """amax of the whole tensor, 0-d fp32; NaN if there is a NaN, 0 if empty.
+    """Amax of the whole tensor, 0-d fp32; NaN if there is a NaN, 0 if empty.
 
     Example:
         >>> largest_magnitude(torch.tensor([1.0, -3.0])).item()
@@ -144,7 +144,7 @@ def _exact_quant_scale(amax: Tensor, limit: float) -> Tensor:
 
 
 def _tile_amax(x: Tensor, parameters: CastParameters) -> Tensor:
-    """amax of each ``outer`` x ``reduction`` tile: fp32 ``[row tiles, column tiles]``."""
+    """Amax of each ``outer`` x ``reduction`` tile: fp32 ``[row tiles, column tiles]``."""
     padded = pad_rows(x.abs(), parameters.reduction)
     padded = pad_rows(padded.T, parameters.outer).T
     rows, columns = padded.shape[0] // parameters.outer, padded.shape[1] // parameters.reduction

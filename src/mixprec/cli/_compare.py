@@ -1,0 +1,122 @@
+"""``mixprec compare``: the main job."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from mixprec.compare import Comparison
+
+DEFAULT_RECIPES = "fp32,bf16,mxfp8,nvfp4"
+DEFAULT_SEEDS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What `mixprec compare` can be told."""
+
+    recipes: str | None = None
+    """Names of recipes or paths of TOML files, comma-separated. Default: fp32,bf16,mxfp8,nvfp4."""
+    seeds: int | None = None
+    """How many seeds: 0, 1, ... Each has its own initial weights and data order. Default: 2."""
+    steps: int | None = None
+    """Training steps of each run. Default: the workload's."""
+    baseline: str | None = None
+    """The recipe that gaps and times are taken to. Default: the first."""
+    data: str | None = None
+    """For `gpt`: a UTF-8 text file to train on, instead of Python's documentation."""
+    device: str = "cpu"
+    """Where to train, e.g. `cuda:0`."""
+    threads: int | None = None
+    """CPU threads for torch. Default: torch's own choice."""
+    out: Path | None = None
+    """Folder for records and report. Default: runs/compare-WORKLOAD-DATE-TIME."""
+    resume: Path | None = None
+    """Go on in this folder of an earlier run: what ended there is kept. Recipes and seeds may be added."""
+    one_by_one: Annotated[bool, Parameter(negative=())] = False
+    """Train a seed's recipes one after another, not in turn: less memory, less fair times."""
+
+
+def command(workload: str, /, *, options: Annotated[Options, Parameter(name="*")] = Options()) -> int:
+    """Train a workload under several recipes, side by side, and show what each costs and loses.
+
+    Every recipe starts from the same weights and sees the same data. Ends with a table and an HTML report; Ctrl-C
+    keeps what was measured.
+
+    For example:
+
+    - `mixprec compare gpt --recipes fp32,bf16,mxfp8,nvfp4 --seeds 3`
+    - `mixprec compare gpt --data book.txt --steps 200`
+    - `mixprec compare my.py --recipes fp32,mine.toml`
+
+    Args:
+        workload: `gpt` (a small GPT on text), `resnet` (a small ResNet on digits), or a Python file with
+            `def workload(seed, device)`, as `mixprec init FILE` writes one.
+        options: the rest.
+    """
+    # The profiler that measures memory writes to stderr at each use unless told not to, before torch loads.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    import torch
+
+    if options.threads is not None:
+        if options.threads < 1:
+            raise ValueError(f"--threads must be at least 1, got {options.threads}")
+        torch.set_num_threads(options.threads)
+    comparison = _comparison(workload, options)
+    from ._run import run_and_show
+
+    resume = options.resume is not None
+    return run_and_show(comparison, _folder(workload, options), resume=resume, again=_again(workload, options))
+
+
+def _comparison(workload: str, options: Options) -> Comparison:
+    """Build what was asked for; with ``--resume``, what is not asked for is as it was."""
+    from mixprec.compare import Comparison, load_workload, recorded, recorded_recipes
+    from mixprec.specs import load_recipe
+
+    if options.resume is not None and options.out is not None:
+        raise ValueError("--resume names the folder already: leave --out out")
+    if options.seeds is not None and options.seeds < 1:
+        raise ValueError(f"--seeds must be at least 1, got {options.seeds}")
+    earlier = None if options.resume is None else recorded(options.resume)
+    names = options.recipes or (None if earlier else DEFAULT_RECIPES)
+    recipes = tuple(load_recipe(name.strip()) for name in names.split(",") if name.strip()) if names else ()
+    if options.resume is not None:
+        before = recorded_recipes(options.resume)
+        recipes = before + tuple(recipe for recipe in recipes if recipe not in before)
+    seeds = range(DEFAULT_SEEDS if options.seeds is None else options.seeds)
+    if earlier is not None and options.seeds is None:
+        seeds = earlier.seeds
+    steps = earlier.steps if earlier is not None and options.steps is None else options.steps
+    return Comparison(
+        source=load_workload(workload, steps=steps, data=options.data),
+        recipes=recipes,
+        seeds=tuple(seeds),
+        baseline=options.baseline or (earlier.baseline if earlier else ""),
+        device=options.device,
+        one_by_one=options.one_by_one,
+    )
+
+
+def _folder(workload: str, options: Options) -> Path:
+    if options.resume is not None or options.out is not None:
+        return options.resume or options.out or Path()
+    return Path("runs", f"compare-{Path(workload).stem}-{time.strftime('%Y%m%d-%H%M%S')}")
+
+
+def _again(workload: str, options: Options) -> str:
+    """The command that would go on, without its folder: what the records do not hold is repeated."""
+    words = ["mixprec", "compare", workload]
+    for name, value in (("--data", options.data), ("--threads", options.threads)):
+        words += [name, str(value)] if value is not None else []
+    words += ["--device", options.device] if options.device != "cpu" else []
+    words += ["--one-by-one"] if options.one_by_one else []
+    return shlex.join([*words, "--resume"])

@@ -1,0 +1,111 @@
+"""Live progress of a comparison."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+from rich.text import Text
+
+from mixprec.records import ComparisonRecord, EvaluationRecord, Record, RunEndRecord, StepRecord
+
+
+class Progress:
+    """Shows records as they come: on a terminal a bar per recipe, elsewhere a line per evaluation.
+
+    A bar tells the recipe's seed, step, training loss and speed; the last one counts all steps and tells the time
+    left. What is shown goes to stderr, so that stdout holds the table alone.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(file=sys.stderr)
+        self._header: ComparisonRecord | None = None
+        self._bars = Bars(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TextColumn("{task.fields[note]}"),
+            _TimeLeft(),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+        self._tasks: dict[str, TaskID] = {}
+        self._all: TaskID | None = None
+        self._speed: dict[str, float] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    @property
+    def started(self) -> bool:
+        """Whether anything has been recorded yet."""
+        return self._header is not None
+
+    def show(self, record: Record) -> None:
+        """Take in one record."""
+        match record:
+            case ComparisonRecord():
+                self._start(record)
+            case StepRecord():
+                self._step(record)
+            case EvaluationRecord() if record.forward == "recipe" and not self._console.is_terminal:
+                self._line(f"step {record.step}: loss {record.metrics['loss']:.4f}", record)
+            case RunEndRecord():
+                self._end(record)
+            case _:
+                pass
+
+    def _start(self, header: ComparisonRecord) -> None:
+        self._header = header
+        width = max(map(len, header.recipes))
+        for name in header.recipes:
+            self._tasks[name] = self._bars.add_task(name.ljust(width), total=header.steps, note="", left=False)
+        total = header.steps * len(header.recipes) * len(header.seeds)
+        self._all = self._bars.add_task("all".ljust(width), total=total, note="", left=True)
+        self._bars.start()
+
+    def _step(self, record: StepRecord) -> None:
+        if self._all is None:
+            return
+        # Averaged over some steps, so that the figure can be read.
+        last = self._speed.get(record.recipe, record.seconds)
+        self._speed[record.recipe] = seconds = 0.9 * last + 0.1 * record.seconds
+        speed = f"{record.tokens / seconds:,.0f} tokens/s" if record.tokens else f"{1 / seconds:.1f} steps/s"
+        skipped = "" if record.applied else "  skipped"
+        note = f"seed {record.seed}  loss {record.loss:.4f}  {speed}{skipped}"
+        self._bars.update(self._tasks[record.recipe], completed=record.step + 1, note=note)
+        self._bars.advance(self._all)
+
+    def _end(self, record: RunEndRecord) -> None:
+        if record.status == "done" and self._console.is_terminal:
+            return
+        self._line(record.status + (f": {record.reason}" if record.reason else ""), record)
+
+    def _line(self, text: str, record: EvaluationRecord | RunEndRecord) -> None:
+        clock = "" if self._console.is_terminal else time.strftime("%H:%M:%S ")
+        self._console.print(Text(f"{clock}{record.recipe} seed {record.seed} {text}"), soft_wrap=True)
+
+
+class _TimeLeft(ProgressColumn):
+    """The time left, on the bar that counts all steps only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._inner = TimeRemainingColumn()
+
+    def render(self, task: Task) -> Text:
+        """Nothing for a recipe's own bar."""
+        if not task.fields["left"]:
+            return Text()
+        return Text("time left ") + self._inner.render(task)

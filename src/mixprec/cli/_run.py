@@ -1,0 +1,52 @@
+"""Running a comparison on the terminal: progress, table, report."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+from mixprec.compare import Comparison, compare
+from mixprec.records import read_records, summarize
+from mixprec.report import write_report
+
+from ._progress import Progress
+from ._summary_table import print_summary
+
+FAILED, INTERRUPTED = 1, 130
+
+
+def run_and_show(comparison: Comparison, folder: Path, *, resume: bool, again: str) -> int:
+    """Run, then print the table and the path of the report; the same after Ctrl-C, with how to go on.
+
+    Args:
+        comparison: what to run.
+        folder: the run folder.
+        resume: whether the folder holds an earlier run to go on with.
+        again: the command that goes on, up to the folder's name.
+
+    Returns:
+        The exit status: 0, 1 where a run failed, 130 after Ctrl-C.
+    """
+    interrupted = False
+    with Progress() as progress:
+        try:
+            compare(comparison, folder, resume=resume, on_record=progress.show)
+        except KeyboardInterrupt:
+            if not progress.started:
+                raise
+            interrupted = True
+    status = _show(folder)
+    if interrupted:
+        print(f"stopped; what was measured is kept.\ngo on:   {again} {shlex.quote(str(folder))}", file=sys.stderr)
+        print(f"render:  mixprec report {shlex.quote(str(folder))}", file=sys.stderr)
+        return INTERRUPTED
+    return status
+
+
+def _show(folder: Path) -> int:
+    records = list(read_records(folder / "records.jsonl"))
+    summary = summarize(records)
+    print_summary(summary)
+    print(f"report: {write_report(folder)}")
+    return FAILED if any(row.status == "failed" for row in summary.rows) else 0

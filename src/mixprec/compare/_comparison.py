@@ -1,0 +1,96 @@
+"""What is compared: a workload, recipes and seeds; and the checks that need no training."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import torch
+
+from mixprec.formats import unknown_name
+from mixprec.records import ComparisonRecord
+from mixprec.specs import Recipe
+
+from ._loading import WorkloadSource
+from ._machine import machine_facts, package_versions
+from ._random_state import own_random_state
+from ._trial import Trial
+from ._workload_checks import check_workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """A comparison to be run.
+
+    Attributes:
+        source: gives the workload of a seed.
+        recipes: what to train under, with distinct names, in the order in which they are shown.
+        seeds: each gives its own initial weights and data order, shared by all recipes.
+        baseline: name of the recipe that gaps and time ratios are taken to; the first by default.
+        device: where to train, e.g. ``"cpu"`` or ``"cuda:0"``.
+        one_by_one: train the recipes of a seed one after another, instead of one step of each in turn. Needs the
+            memory of one model instead of all; but a slow minute of the machine then falls on one recipe.
+
+    Raises:
+        ValueError: without recipes or seeds, for repeated ones, or for a baseline that is not compared.
+    """
+
+    source: WorkloadSource
+    recipes: tuple[Recipe, ...]
+    seeds: tuple[int, ...]
+    baseline: str = ""
+    device: str = "cpu"
+    one_by_one: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.recipes or not self.seeds:
+            raise ValueError(f"a comparison needs a recipe and a seed, got {len(self.recipes)} and {len(self.seeds)}")
+        for kind, values in (("recipe", self.names), ("seed", self.seeds)):
+            repeated = [str(value) for value, count in Counter(values).items() if count > 1]
+            if repeated:
+                raise ValueError(f"{kind} {', '.join(repeated)} is named more than once: name each once")
+        if not self.baseline:
+            object.__setattr__(self, "baseline", self.names[0])
+        if self.baseline not in self.names:
+            raise unknown_name("baseline", self.baseline, self.names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The recipes' names."""
+        return tuple(recipe.name for recipe in self.recipes)
+
+
+def check(comparison: Comparison) -> ComparisonRecord:
+    """Try everything once on a throw-away model, so that mistakes show before anything is trained or written.
+
+    Returns:
+        What the records begin with.
+
+    Raises:
+        ValueError: for a workload or a recipe that does not work; the message names what to mend.
+    """
+    _check_device(comparison.device)
+    with own_random_state(comparison.device):
+        seed = comparison.seeds[0]
+        workload = comparison.source.build(seed, comparison.device)
+        check_workload(workload, comparison.source.name, comparison.source.file)
+        for recipe in comparison.recipes:
+            Trial(workload, recipe, seed)
+    return ComparisonRecord(
+        workload=comparison.source.name,
+        recipes=comparison.names,
+        baseline=comparison.baseline,
+        seeds=comparison.seeds,
+        steps=workload.steps,
+        machine=machine_facts(comparison.device),
+        versions=package_versions(),
+        data=dict(workload.data),
+    )
+
+
+def _check_device(name: str) -> None:
+    try:
+        torch.empty(1, device=name)
+    except (RuntimeError, AssertionError) as error:
+        reason = " ".join(str(error).split()).partition(". ")[0]
+        raise ValueError(f"device {name!r} cannot be used here: {reason[:200]}; use --device cpu") from error

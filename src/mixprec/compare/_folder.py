@@ -1,0 +1,133 @@
+"""The run folder of a comparison: records, recipes, and what is left to do in it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TypeVar
+
+from mixprec.records import ComparisonRecord, Record, RunEndRecord, read_records, write_records
+from mixprec.specs import Recipe, load_recipe
+
+T = TypeVar("T")
+
+RECORDS = "records.jsonl"
+FINISHED = ("done", "diverged")
+
+
+class RunFolder:
+    """A folder with ``records.jsonl`` and ``recipes/NAME.toml``.
+
+    ``create`` starts one, ``resume`` goes on with one; ``add`` appends a record at once, so that nothing measured
+    is lost when the process ends.
+    """
+
+    def __init__(self, path: Path, finished: frozenset[tuple[str, int]] = frozenset()) -> None:
+        self.path, self.finished = path, finished
+
+    def add(self, record: Record) -> None:
+        """Append one record."""
+        write_records(self.path / RECORDS, [record])
+
+    @classmethod
+    def create(cls, path: Path, header: ComparisonRecord, recipes: Iterable[Recipe]) -> RunFolder:
+        """Make the folder and write what it begins with.
+
+        Raises:
+            ValueError: if the folder holds records already.
+            OSError: if it cannot be written; nothing is left behind then.
+        """
+        if (path / RECORDS).exists():
+            raise ValueError(
+                f"{path} holds the records of another run: `--resume {path}` continues it, another --out starts anew"
+            )
+        is_new = not path.exists()
+        folder = cls(path)
+        try:
+            folder._write_recipes(recipes)
+            folder.add(header)
+        except OSError:
+            if is_new:
+                shutil.rmtree(path, ignore_errors=True)
+            raise
+        return folder
+
+    @classmethod
+    def resume(cls, path: Path, header: ComparisonRecord, recipes: Iterable[Recipe]) -> RunFolder:
+        """Go on with an earlier run: runs that ended are kept, others start again from their first step.
+
+        Raises:
+            ValueError: if the earlier run trained something else.
+            OSError: if the folder cannot be read or written.
+        """
+        earlier = recorded(path)
+        _check_same(path, earlier, header)
+        records = list(read_records(path / RECORDS))
+        ended = {(r.recipe, r.seed) for r in records if isinstance(r, RunEndRecord) and r.status in FINISHED}
+        kept = [r for r in records if not isinstance(r, ComparisonRecord) and (r.recipe, r.seed) in ended]
+        merged = dataclasses.replace(
+            header,
+            recipes=_union(earlier.recipes, header.recipes),
+            seeds=_union(earlier.seeds, header.seeds),
+        )
+        folder = cls(path, frozenset(ended))
+        folder._write_recipes(recipes)
+        # Written beside and moved: an interruption here leaves the old records whole.
+        rewritten = path / f"{RECORDS}.new"
+        rewritten.unlink(missing_ok=True)
+        write_records(rewritten, [merged, *kept])
+        os.replace(rewritten, path / RECORDS)
+        return folder
+
+    def _write_recipes(self, recipes: Iterable[Recipe]) -> None:
+        (self.path / "recipes").mkdir(parents=True, exist_ok=True)
+        for recipe in recipes:
+            recipe_file(self.path, recipe.name).write_text(recipe.to_toml(), encoding="utf-8")
+
+
+def recipe_file(path: Path, name: str) -> Path:
+    """Where a recipe's TOML is kept; characters that a file name may not have become ``-``.
+
+    Example:
+        >>> str(recipe_file(Path("runs/a"), "mxfp8 sr"))
+        'runs/a/recipes/mxfp8-sr.toml'
+    """
+    return path / "recipes" / (re.sub(r"[^\w.+-]", "-", name) + ".toml")
+
+
+def recorded(path: Path) -> ComparisonRecord:
+    """What the folder's run compares.
+
+    Raises:
+        ValueError: if the folder holds no comparison.
+    """
+    if not (path / RECORDS).is_file():
+        raise ValueError(f"{path} holds no {RECORDS}: expected the folder of an earlier `mixprec compare`")
+    for record in read_records(path / RECORDS):
+        if isinstance(record, ComparisonRecord):
+            return record
+    raise ValueError(f"{path / RECORDS} does not begin with a comparison: it cannot be resumed")
+
+
+def recorded_recipes(path: Path) -> tuple[Recipe, ...]:
+    """The recipes of the folder's run, as they were."""
+    return tuple(load_recipe(str(recipe_file(path, name))) for name in recorded(path).recipes)
+
+
+def _check_same(path: Path, earlier: ComparisonRecord, now: ComparisonRecord) -> None:
+    for what, before, after in (
+        ("workload", earlier.workload, now.workload),
+        ("steps", earlier.steps, now.steps),
+        ("baseline", earlier.baseline, now.baseline),
+        ("data", dict(earlier.data), dict(now.data)),
+    ):
+        if before != after:
+            raise ValueError(f"{path} was run with {what} {before}, now it is {after}: use another --out instead")
+
+
+def _union(first: Iterable[T], second: Iterable[T]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys((*first, *second)))

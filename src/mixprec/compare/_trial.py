@@ -1,0 +1,206 @@
+"""One recipe under one seed, advanced step by step; what it measures comes back as records."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+
+import torch
+from torch import nn
+
+from mixprec.records import (
+    CoverageRecord,
+    CoverageRow,
+    EvaluationRecord,
+    EventRecord,
+    Forward,
+    MemoryRecord,
+    RunEndRecord,
+    Status,
+    StepRecord,
+)
+from mixprec.specs import Recipe
+from mixprec.training import Event, StepResult, prepare
+
+from ._memory import Measured, peak_memory, process_bytes, saved_activations, storage_bytes
+from ._workload import Workload
+
+Record = StepRecord | EvaluationRecord | EventRecord | CoverageRecord | MemoryRecord | RunEndRecord
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+#: Steps during which memory is measured; they are among the first three, which no time ratio counts.
+SAVED_STEP, PEAK_STEP = 1, 2
+
+
+class Trial:
+    """A training run that is driven from outside, one step at a time.
+
+    Args:
+        workload: of this seed; its model is copied, never changed.
+        recipe: what to train under.
+        seed: of the stochastic roundings, and of what the model itself draws (dropout) at each step.
+    """
+
+    def __init__(self, workload: Workload, recipe: Recipe, seed: int) -> None:
+        self._workload, self._recipe, self._seed = workload, recipe, seed
+        self._model = copy.deepcopy(workload.model).train()
+        if recipe.weights == "true":
+            _narrow_parameters(self._model, recipe.compute_dtype)
+        self._optimizer = workload.optimizer(self._model.parameters())
+        self._base_rates = [float(group["lr"]) for group in self._optimizer.param_groups]
+        self._session = prepare(self._model, self._optimizer, recipe, clip_norm=workload.clip_norm, seed=seed)
+        self.device = next(self._model.parameters()).device
+        self._saved, self._peak = Measured(), Measured()
+        self._applied = 0
+        self.step = 0
+        self.ended = False
+
+    @property
+    def recipe(self) -> str:
+        """Name of the recipe."""
+        return self._recipe.name
+
+    @property
+    def seed(self) -> int:
+        """The seed."""
+        return self._seed
+
+    @property
+    def finished(self) -> bool:
+        """Whether all steps have been taken."""
+        return self.step == self._workload.steps
+
+    def advance(self) -> Iterator[Record]:
+        """Take one training step. A loss that is not finite ends the run as diverged."""
+        # Equal draws for every recipe, whatever ran in between.
+        torch.manual_seed((self._seed * 1_000_003 + self.step) % 2**63)
+        batch = self._workload.batches(self.step)
+        self._set_rates()
+        scale = self._session.loss_scale if self._session.recipe.loss_scale.kind != "none" else None
+        if self.step == 0:
+            yield from self._events(self._session.events)  # what the preparation told
+        last = self._workload.steps - 1
+        with ExitStack() as stack:
+            if self.step == min(PEAK_STEP, last):
+                self._peak = stack.enter_context(peak_memory(self.device, self._resident_bytes))
+            hooks = self.step == min(SAVED_STEP, last)
+            self._synchronize()
+            started = time.perf_counter()
+            loss, result = self._train_on(batch, hooks)
+            self._synchronize()
+            seconds = time.perf_counter() - started
+        yield self._step_record(loss, result, seconds, scale)
+        yield from self._events(result.events)
+        if self.step == min(PEAK_STEP, last):
+            yield from self._measurements()
+        self._applied += result.applied
+        self.step += 1
+        if not math.isfinite(loss):
+            yield self.end("diverged", f"the loss was {loss} at step {self.step}")
+
+    def _train_on(self, batch: object, hooks: bool) -> tuple[float, StepResult]:
+        if hooks:
+            with saved_activations(self._model) as self._saved:
+                loss = self._workload.loss(self._model, batch)
+        else:
+            loss = self._workload.loss(self._model, batch)
+        result = self._session.step(loss)
+        return float(loss.detach()), result
+
+    def evaluate(self, twin: nn.Module) -> Iterator[Record]:
+        """Measure the quality in the recipe's own forward pass, and with the same weights in plain fp32.
+
+        Args:
+            twin: an unconverted model of the same kind, whose weights are overwritten.
+        """
+        twin.load_state_dict(self._model.state_dict())
+        pairs: tuple[tuple[Forward, nn.Module], ...] = (("recipe", self._model), ("fp32", twin))
+        for forward, model in pairs:
+            model.eval()
+            with torch.no_grad():
+                metrics = {name: float(value) for name, value in self._workload.evaluate(model).items()}
+            model.train()
+            yield EvaluationRecord(recipe=self.recipe, seed=self.seed, step=self.step, forward=forward, metrics=metrics)
+
+    def end(self, status: Status, reason: str = "") -> RunEndRecord:
+        """Close the run: ``done``, ``diverged``, ``failed`` or ``interrupted``."""
+        self.ended = True
+        return RunEndRecord(recipe=self.recipe, seed=self.seed, status=status, reason=reason)
+
+    def _set_rates(self) -> None:
+        """A skipped step does not advance the schedule."""
+        if self._workload.schedule is None:
+            return
+        multiplier = self._workload.schedule(self._applied)
+        for group, base in zip(self._optimizer.param_groups, self._base_rates, strict=True):
+            group["lr"] = base * multiplier
+
+    def _step_record(self, loss: float, result: StepResult, seconds: float, scale: float | None) -> StepRecord:
+        return StepRecord(
+            recipe=self.recipe,
+            seed=self.seed,
+            step=self.step,
+            loss=loss,
+            seconds=seconds,
+            applied=result.applied,
+            grad_norm=result.grad_norm,
+            loss_scale=scale,
+            tokens=self._workload.tokens_per_step,
+        )
+
+    def _events(self, events: Iterable[Event]) -> Iterator[EventRecord]:
+        for event in events:
+            yield EventRecord(
+                recipe=self.recipe,
+                seed=self.seed,
+                step=self.step,
+                name=event.name,
+                site=event.site,
+                message=event.message,
+            )
+
+    def _measurements(self) -> Iterator[Record]:
+        audit = self._session.audit()
+        yield CoverageRecord(
+            recipe=self.recipe,
+            seed=self.seed,
+            rows=tuple(
+                CoverageRow(site=row.site, gemm=row.gemm, format=row.format, engine=row.engine, flops=row.flops)
+                for row in audit.rows
+                if not row.recomputed
+            ),
+            uncovered=tuple(f"{row.site} ({row.gemm})" for row in audit.uncovered),
+        )
+        yield MemoryRecord(
+            recipe=self.recipe,
+            seed=self.seed,
+            saved_activation_bytes=self._saved.bytes,
+            peak_bytes=self._peak.bytes,
+            rss_bytes=process_bytes(),
+        )
+
+    def _resident_bytes(self) -> int:
+        """Weights, buffers and optimizer state, with masters where the session keeps them."""
+        state = [self._optimizer.state, self._session.state_dict()]
+        return storage_bytes([*self._model.parameters(), *self._model.buffers(), *state])
+
+    def _synchronize(self) -> None:
+        if self.device.type != "cpu":
+            torch.accelerator.synchronize(self.device)
+
+
+def _narrow_parameters(model: nn.Module, dtype: str) -> None:
+    """Keep the weights themselves in 16 bits; buffers stay as they are.
+
+    Batch norms keep fp32 weights: torch wants those and the running statistics, which need fp32, in one dtype.
+    """
+    for module in model.modules():
+        if getattr(module, "running_mean", None) is not None:
+            continue
+        for parameter in module.parameters(recurse=False):
+            if parameter.is_floating_point():
+                parameter.data = parameter.data.to(DTYPES[dtype])

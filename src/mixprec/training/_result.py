@@ -1,0 +1,52 @@
+"""What a step tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Something that happened in a run and that a user should hear of.
+
+    Attributes:
+        step: applied steps before it.
+        name: its kind, e.g. ``"skipped"``.
+        message: one sentence, with what to do where something can be done.
+        site: module path or parameter name; empty when it is about no single one.
+    """
+
+    step: int
+    name: str
+    message: str
+    site: str = ""
+
+    def __str__(self) -> str:
+        return f"step {self.step}: {self.message}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepResult:
+    """What one call of ``Session.step`` did.
+
+    Attributes:
+        applied: whether the weights were updated; a learning-rate schedule steps only then.
+        reason: empty when applied, else why the step was skipped.
+        grad_norm: 2-norm of all gradients, unscaled, before clipping.
+        loss_scale: what the next loss is multiplied by.
+        events: what the step told, also in ``Session.events``.
+
+    Example:
+        >>> result = StepResult(applied=True, reason="", grad_norm=5.0, loss_scale=1.0, events=())
+        >>> print(result)
+        applied: gradient norm 5, loss scale 1
+    """
+
+    applied: bool
+    reason: str
+    grad_norm: float
+    loss_scale: float
+    events: tuple[Event, ...] = ()
+
+    def __str__(self) -> str:
+        return self.reason or f"applied: gradient norm {self.grad_norm:g}, loss scale {self.loss_scale:g}"

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mixprec.cli import main
+from mixprec.specs import Recipe, recipe, recipe_names
+
+
+def fails(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Run a command that is a mistake, and give its one line."""
+    assert main(words) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("mixprec: ")
+    assert shown.err.count("\n") == 1
+    return shown.err
+
+
+def shows(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(words) == 0
+    return capsys.readouterr().out
+
+
+COMMANDS = ("compare", "init", "report", "recipes", "formats", "doctor")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself_with_an_example(capsys: pytest.CaptureFixture[str], command: str):
+    help = shows(capsys, command, "--help")
+    assert f"Usage: mixprec {command}" in help
+    assert "For example" in help
+    assert help.count(f"mixprec {command}") >= 2
+
+
+def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]):
+    for words in ((), ("--help",)):
+        listed = shows(capsys, *words)
+        assert all(command in listed for command in COMMANDS)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]):
+    assert shows(capsys, "--version").startswith("mixprec ")
+
+
+def test_a_format_as_a_table(capsys: pytest.CaptureFixture[str]):
+    table = shows(capsys, "formats", "e4m3")
+    rows = {line.split("│")[1].strip(): line.split("│")[2].strip() for line in table.splitlines() if "│" in line}
+    assert rows["largest"] == "448"
+    assert rows["smallest normal"] == "0.015625"
+    assert rows["smallest subnormal"] == "0.001953125"
+    assert rows["values per binade"] == "8"
+    assert rows["NaN"] == "S.1111.111"
+
+
+@pytest.mark.parametrize("name", ["fp32", "e5m6", "nvfp4", "mxint8", "e8m0"])
+def test_every_kind_of_format_has_a_table(capsys: pytest.CaptureFixture[str], name: str):
+    assert "largest" in shows(capsys, "formats", name)
+
+
+def test_all_formats(capsys: pytest.CaptureFixture[str]):
+    listed = shows(capsys, "formats")
+    assert all(f" {name} " in listed for name in ("bf16", "e4m3", "mxfp8", "nvfp4"))
+
+
+def test_recipes_are_listed_and_print_as_toml_that_reads_back(capsys: pytest.CaptureFixture[str]):
+    listed = shows(capsys, "recipes")
+    for name in recipe_names():
+        assert f" {name} " in listed
+        assert Recipe.from_toml(shows(capsys, "recipes", name)) == recipe(name)
+
+
+def test_a_printed_recipe_is_a_file_to_start_from(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    file = tmp_path / "mine.toml"
+    file.write_text(shows(capsys, "recipes", "mxfp8"))
+    assert shows(capsys, "recipes", str(file)) == file.read_text()
+
+
+def test_doctor_tells_versions_kernels_and_what_is_native(capsys: pytest.CaptureFixture[str]):
+    told = shows(capsys, "doctor")
+    assert all(word in told for word in ("torch:", "python:", "kernels:", "native:"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("formats", "e44m3"), "unknown format 'e44m3': expected one of .*did you mean 'e4m3'"),
+        (("recipes", "mxpf8"), "unknown recipe 'mxpf8': expected one of .*did you mean 'mxfp8'"),
+        (("compare", "gtp"), "unknown workload 'gtp': expected one of .*did you mean 'gpt'"),
+        (("compare", "gpt", "--recipes", "fp32,bf61"), "unknown recipe 'bf61': .*did you mean 'bf16'"),
+        (("compare", "gpt", "--recipes", "none.toml"), "none.toml"),
+        (("compare", "gpt", "--recipes", ","), "needs a recipe and a seed"),
+        (("compare", "gpt", "--baseline", "fp8"), "unknown baseline 'fp8': expected one of fp32, bf16"),
+        (("compare", "gpt", "--seeds", "0"), "--seeds must be at least 1, got 0"),
+        (("compare", "gpt", "--steps", "0"), "steps must be at least 1, got 0"),
+        (("compare", "gpt", "--threads", "0"), "--threads must be at least 1, got 0"),
+        (("compare", "gpt", "--data", "none.txt"), "none.txt: No such file or directory"),
+        (("compare", "resnet", "--data", "a.txt"), "workload 'resnet' takes no data"),
+        (("compare", "none.py"), "none.py: No such file or directory"),
+        (("compare", "gpt", "--resume", "none"), "none holds no records.jsonl"),
+        (("compare", "gpt", "--device", "tpu9"), "device 'tpu9' cannot be used here"),
+        (("compare",), 'Command "compare" parameter WORKLOAD requires an argument; see `mixprec compare --help`'),
+        (("compare", "gpt", "--seed", "2"), "Unknown option: --seed. Did you mean --seeds"),
+        (("compare", "gpt", "--seeds", "two"), 'Invalid value for --seeds: unable to convert "two" into int'),
+        (("comapre", "gpt"), 'Unknown command "comapre". Did you mean "compare"'),
+        (("init", "job"), "ends in .py"),
+        (("report", "none"), "none"),
+    ],
+)
+def test_mistakes_are_one_line_that_teaches(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    message: str,
+):
+    import re
+
+    monkeypatch.chdir(tmp_path)
+    assert re.search(message, fails(capsys, *words))
+    assert list(tmp_path.iterdir()) == [], "nothing is left behind"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "is empty"), (b"too short", "has 9 characters"), ("größer".encode("latin1") * 500, "is not UTF-8 text")],
+)
+def test_texts_that_cannot_be_trained_on(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, content: bytes, message: str
+):
+    text = tmp_path / "text.txt"
+    text.write_bytes(content)
+    assert message in fails(capsys, "compare", "gpt", "--data", str(text), "--out", str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_output_folder_that_cannot_be_made(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    told = fails(capsys, "compare", "gpt", "--steps", "1", "--out", str(tmp_path / "file" / "run"))
+    assert "Not a directory" in told
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_formats_and_help_need_no_torch():
+    code = "import sys; from mixprec.cli import main; main(sys.argv[1:]); sys.exit('torch' in sys.modules)"
+    for words in (["formats", "e4m3"], ["recipes"], ["compare", "--help"]):
+        done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, check=False)
+        assert done.returncode == 0, (words, done.stderr)
+
+
+def test_unexpected_errors_keep_their_traceback(monkeypatch: pytest.MonkeyPatch):
+    import mixprec.formats
+
+    def broken(name: str) -> object:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(mixprec.formats, "describe", broken)
+    with pytest.raises(RuntimeError, match="a bug"):
+        main(["formats", "e4m3"])

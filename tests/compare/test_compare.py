@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from mixprec.compare import Comparison, compare, recorded_recipes
+from mixprec.records import (
+    ComparisonRecord,
+    CoverageRecord,
+    EvaluationRecord,
+    EventRecord,
+    MemoryRecord,
+    RunEndRecord,
+    StepRecord,
+    read_records,
+)
+from tests.compare.fits import comparison, fit, loss, source
+
+
+def read(folder: Path) -> list[Any]:
+    return list(read_records(folder / "records.jsonl"))
+
+
+def of(records: list[Any], kind: type, recipe: str | None = None) -> list[Any]:
+    return [r for r in records if isinstance(r, kind) and recipe in (None, r.recipe)]
+
+
+def losses(records: list[Any], recipe: str, seed: int = 0) -> list[float]:
+    return [r.loss for r in of(records, StepRecord, recipe) if r.seed == seed]
+
+
+def stop_at(step: int, seed: int = 0) -> Callable[[object], None]:
+    def stop(record: object) -> None:
+        if isinstance(record, StepRecord) and (record.seed, record.step) == (seed, step):
+            raise KeyboardInterrupt
+
+    return stop
+
+
+def test_every_recipe_and_seed_is_recorded_whole(tmp_path: Path):
+    compare(comparison("fp32", "bf16", "mxfp8", seeds=(0, 1)), tmp_path / "run")
+    records = read(tmp_path / "run")
+    assert isinstance(records[0], ComparisonRecord)
+    runs = set(itertools.product(("fp32", "bf16", "mxfp8"), (0, 1)))
+    assert Counter((r.recipe, r.seed) for r in of(records, StepRecord)) == dict.fromkeys(runs, 6)
+    ends = of(records, RunEndRecord)
+    assert {(r.recipe, r.seed) for r in ends} == runs
+    assert {r.status for r in ends} == {"done"}
+    for kind in (CoverageRecord, MemoryRecord):
+        assert Counter((r.recipe, r.seed) for r in of(records, kind)) == dict.fromkeys(runs, 1)
+    final = [r for r in of(records, EvaluationRecord) if r.step == 6]
+    assert {(r.recipe, r.seed, r.forward) for r in final} == {(*run, f) for run in runs for f in ("recipe", "fp32")}
+
+
+def test_all_recipes_start_from_the_same_weights_and_see_the_same_batches(tmp_path: Path):
+    compare(comparison("fp32", "bf16", "mxfp8"), tmp_path)
+    records = read(tmp_path)
+    first = [losses(records, name)[0] for name in ("fp32", "bf16", "mxfp8")]
+    # Dropout included: the same elements fall away under every recipe.
+    assert first[1:] == pytest.approx([first[0]] * 2, rel=0.02)
+
+
+def test_recipes_take_turns_and_the_first_turn_rotates(tmp_path: Path):
+    compare(comparison("fp32", "bf16"), tmp_path)
+    order = [r.recipe for r in of(read(tmp_path), StepRecord)]
+    assert order[:4] == ["fp32", "bf16", "bf16", "fp32"]
+
+
+def test_turns_do_not_change_the_numbers(tmp_path: Path):
+    compare(comparison("fp32", "bf16"), tmp_path / "turns")
+    compare(comparison("fp32", "bf16", one_by_one=True), tmp_path / "one-by-one")
+    compare(comparison("bf16"), tmp_path / "alone")
+    turns, one_by_one, alone = (read(tmp_path / name) for name in ("turns", "one-by-one", "alone"))
+    assert [r.recipe for r in of(one_by_one, StepRecord)] == ["fp32"] * 6 + ["bf16"] * 6
+    assert losses(turns, "bf16") == losses(one_by_one, "bf16") == losses(alone, "bf16")
+
+
+def test_the_fp32_forward_of_the_baseline_is_its_own(tmp_path: Path):
+    compare(comparison("fp32", "mxfp4"), tmp_path)
+    records = read(tmp_path)
+    pairs: dict[str, dict[str, float]] = {}
+    for r in of(records, EvaluationRecord):
+        if r.step == 6:
+            pairs.setdefault(r.recipe, {})[r.forward] = r.metrics["loss"]
+    assert pairs["fp32"]["recipe"] == pairs["fp32"]["fp32"]
+    assert pairs["mxfp4"]["recipe"] != pairs["mxfp4"]["fp32"]
+
+
+def test_a_loss_that_is_not_finite_ends_that_run_only(tmp_path: Path):
+    def poisoned(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        value = loss(model, batch)
+        converted = type(model.hidden) is not nn.Linear
+        return value * math.nan if converted and next(calls) >= 2 else value
+
+    calls = itertools.count()
+    poison = source(lambda seed, device: fit(seed, device, loss=poisoned))
+    compare(comparison("fp32", "bf16", source=poison), tmp_path)
+    records = read(tmp_path)
+    ends = {r.recipe: r for r in of(records, RunEndRecord)}
+    assert ends["fp32"].status == "done"
+    assert ends["bf16"].status == "diverged"
+    assert ends["bf16"].reason == "the loss was nan at step 3"
+    assert [math.isnan(value) for value in losses(records, "bf16")] == [False, False, True]
+    assert len(losses(records, "fp32")) == 6
+
+
+def test_an_exception_ends_that_run_only_and_is_told(tmp_path: Path):
+    def refuses_16_bits(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        if type(model.hidden) is not nn.Linear:  # a converted layer is of a subclass
+            raise RuntimeError("expected fp32")
+        return loss(model, batch)
+
+    picky = source(lambda seed, device: fit(seed, device, loss=refuses_16_bits))
+    compare(comparison("fp32", "bf16", source=picky), tmp_path)
+    records = read(tmp_path)
+    ends = {r.recipe: (r.status, r.reason) for r in of(records, RunEndRecord)}
+    assert ends == {"fp32": ("done", ""), "bf16": ("failed", "at step 1: RuntimeError: expected fp32")}
+    (event,) = [r for r in of(records, EventRecord) if r.name == "exception"]
+    assert "refuses_16_bits" in event.message
+
+
+def test_a_skipped_step_does_not_advance_the_schedule(tmp_path: Path):
+    seen: list[int] = []
+
+    def schedule(step: int) -> float:
+        seen.append(step)
+        return 1.0
+
+    def overflow_at_step_2(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        value = loss(model, batch)
+        if len(seen) == 4:  # the check before the training calls the schedule once
+            value.register_hook(lambda gradient: gradient * math.inf)
+        return value
+
+    job = source(lambda seed, device: fit(seed, device, schedule=schedule, loss=overflow_at_step_2))
+    compare(comparison("fp32", source=job), tmp_path)
+    assert seen == [0, 0, 1, 2, 2, 3, 4]
+    assert [r.applied for r in of(read(tmp_path), StepRecord)] == [True, True, False, True, True, True]
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_short_runs_are_measured_too(tmp_path: Path, steps: int):
+    compare(comparison("fp32", source=source(steps=steps)), tmp_path)
+    (memory,) = of(read(tmp_path), MemoryRecord)
+    assert memory.saved_activation_bytes > 0
+    assert memory.peak_bytes > 0
+
+
+def test_memory_is_that_of_the_step(tmp_path: Path):
+    compare(comparison("fp32"), tmp_path)
+    (memory,) = of(read(tmp_path), MemoryRecord)
+    parameters = 4 * (4 * 32 + 32 + 32 + 1)
+    batch, hidden = 64 * 4 * 4, 64 * 32 * 4
+    assert memory.saved_activation_bytes >= batch + 2 * hidden
+    assert parameters + memory.saved_activation_bytes < memory.peak_bytes < parameters + 100_000
+    assert memory.rss_bytes > memory.peak_bytes
+
+
+def test_interrupted_runs_are_kept_and_resumed(tmp_path: Path):
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    job = comparison("fp32", "mxfp8", seeds=(0, 1))
+    compare(job, whole)
+    with pytest.raises(KeyboardInterrupt):
+        compare(job, part, on_record=stop_at(step=3, seed=1))
+    ends = {(r.recipe, r.seed): r.status for r in of(read(part), RunEndRecord)}
+    assert ends == {
+        ("fp32", 0): "done",
+        ("mxfp8", 0): "done",
+        ("fp32", 1): "interrupted",
+        ("mxfp8", 1): "interrupted",
+    }
+    seen: list[Any] = []
+    compare(job, part, resume=True, on_record=seen.append)
+    assert {r.seed for r in of(seen, StepRecord)} == {1}, "what had ended is not trained again"
+    records = read(part)
+    for name, seed in itertools.product(("fp32", "mxfp8"), (0, 1)):
+        assert losses(records, name, seed) == losses(read(whole), name, seed)
+    assert {r.status for r in of(records, RunEndRecord)} == {"done"}
+
+
+def test_resuming_may_add_recipes_and_seeds(tmp_path: Path):
+    compare(comparison("fp32"), tmp_path)
+    compare(comparison("fp32", "bf16", seeds=(0, 1)), tmp_path, resume=True)
+    records = read(tmp_path)
+    (header,) = [r for r in records if isinstance(r, ComparisonRecord)]
+    assert (tuple(header.recipes), tuple(header.seeds)) == (("fp32", "bf16"), (0, 1))
+    assert len(of(records, RunEndRecord)) == 4
+    assert [recipe.name for recipe in recorded_recipes(tmp_path)] == ["fp32", "bf16"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (comparison("fp32", source=source(steps=5)), "was run with steps 6, now it is 5"),
+        (comparison("fp32", "bf16", baseline="bf16"), "was run with baseline fp32, now it is bf16"),
+        (
+            comparison("fp32", source=source(lambda seed, device: fit(seed, device, data={"name": "other"}))),
+            "was run with data",
+        ),
+    ],
+)
+def test_resuming_something_else_is_refused(tmp_path: Path, changed: Comparison, message: str):
+    compare(comparison("fp32"), tmp_path)
+    before = (tmp_path / "records.jsonl").read_bytes()
+    with pytest.raises(ValueError, match=message):
+        compare(changed, tmp_path, resume=True)
+    assert (tmp_path / "records.jsonl").read_bytes() == before
+
+
+def test_a_folder_with_records_is_not_written_over(tmp_path: Path):
+    compare(comparison("fp32"), tmp_path)
+    before = (tmp_path / "records.jsonl").read_bytes()
+    with pytest.raises(ValueError, match=r"holds the records of another run: `--resume .*` continues it"):
+        compare(comparison("fp32"), tmp_path)
+    assert (tmp_path / "records.jsonl").read_bytes() == before
+
+
+def test_resuming_nothing_is_refused(tmp_path: Path):
+    with pytest.raises(ValueError, match=r"holds no records\.jsonl"):
+        compare(comparison("fp32"), tmp_path, resume=True)
+
+
+def test_a_folder_that_cannot_be_made_leaves_nothing(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        compare(comparison("fp32"), tmp_path / "file" / "run")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_workload_that_fails_leaves_no_folder(tmp_path: Path):
+    broken = source(lambda seed, device: None)
+    with pytest.raises(ValueError, match=r"expected mixprec\.Workload"):
+        compare(comparison("fp32", source=broken), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_callers_random_state_is_left_alone(tmp_path: Path):
+    before = torch.random.get_rng_state()
+    compare(comparison("fp32"), tmp_path)
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize("name", ["fp16", "bf16-true", "fp8", "nvfp4", "auto"])
+def test_every_recipe_trains(tmp_path: Path, name: str):
+    compare(comparison("fp32", name), tmp_path)
+    records = read(tmp_path)
+    assert {r.status for r in of(records, RunEndRecord)} == {"done"}
+    assert losses(records, name) == pytest.approx(losses(records, "fp32"), rel=0.3)
+
+
+def test_what_the_preparation_tells_is_recorded(tmp_path: Path):
+    compare(comparison("auto"), tmp_path)
+    notes = [r for r in of(read(tmp_path), EventRecord) if r.name == "note"]
+    assert any(r.message.startswith("auto: ") for r in notes)
+
+
+def test_true_16_bit_weights_are_16_bits(tmp_path: Path):
+    seen: set[torch.dtype] = set()
+
+    def spy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        seen.add(model.hidden.weight.dtype)  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
+        return loss(model, batch)
+
+    compare(comparison("bf16-true", source=source(lambda seed, device: fit(seed, device, loss=spy))), tmp_path)
+    assert torch.bfloat16 in seen
+
+
+def test_loss_scale_is_the_one_that_the_step_ran_under(tmp_path: Path):
+    compare(comparison("fp32", "fp16"), tmp_path)
+    records = read(tmp_path)
+    assert {r.loss_scale for r in of(records, StepRecord, "fp32")} == {None}
+    assert of(records, StepRecord, "fp16")[0].loss_scale == 2.0**16

@@ -1,0 +1,137 @@
+"""The commands as a user types them, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mixprec.records import Record, RunEndRecord, StepRecord, read_records
+
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+
+
+def environment() -> dict[str, str]:
+    paths = [str(SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
+
+
+def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run ``mixprec ...`` in a folder; a step beyond two minutes is a hang."""
+    words = [sys.executable, "-m", *shlex.split(command)]
+    return subprocess.run(
+        words, cwd=folder, env=environment(), capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def read(folder: Path) -> list[Record]:
+    return read_records(folder / "records.jsonl")
+
+
+def steps(folder: Path, recipe: str) -> list[float]:
+    return [r.loss for r in read(folder) if isinstance(r, StepRecord) and r.recipe == recipe]
+
+
+def test_compare_ends_with_the_table_and_the_report(tmp_path: Path):
+    done = run("mixprec compare gpt --recipes fp32,bf16,mxfp8,nvfp4 --seeds 1 --steps 6 --out a", tmp_path)
+    assert done.returncode == 0, done.stderr
+    for name in ("fp32", "bf16", "mxfp8", "nvfp4"):
+        assert name in done.stdout
+        assert (tmp_path / "a" / "recipes" / f"{name}.toml").is_file()
+    assert "here: emulated" in done.stdout
+    assert done.stdout.rstrip().splitlines()[-1] == f"report: {Path('a', 'report.html')}"
+    assert (tmp_path / "a" / "report.html").stat().st_size > 100_000
+    assert "Traceback" not in done.stderr
+    assert "nanobind" not in done.stderr
+
+    again = run("mixprec report a", tmp_path)
+    assert (again.returncode, again.stderr) == (0, "")
+
+    refused = run("mixprec compare gpt --steps 6 --out a", tmp_path)
+    assert refused.returncode == 2
+    assert "--resume a" in refused.stderr
+
+
+def test_init_writes_a_workload_that_compares(tmp_path: Path):
+    assert run("mixprec init my.py", tmp_path).returncode == 0
+    done = run("mixprec compare my.py --recipes fp32,bf16 --seeds 2 --steps 5", tmp_path)
+    assert done.returncode == 0, done.stderr
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert folder.name.startswith("compare-my-")
+    assert len([r for r in read(folder) if isinstance(r, RunEndRecord) and r.status == "done"]) == 4
+    kept = run("mixprec init my.py", tmp_path)
+    assert kept.returncode == 2
+    assert "not overwritten" in kept.stderr
+
+
+def test_a_users_error_is_one_line_with_its_place(tmp_path: Path):
+    (tmp_path / "my.py").write_text("def workload(seed, device):\n    return undefined\n")
+    done = run("mixprec compare my.py", tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert "my.py, line 2: NameError: name 'undefined' is not defined" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name != "__pycache__") == ["my.py"]
+
+
+def test_ctrl_c_keeps_what_was_measured_and_says_how_to_go_on(tmp_path: Path):
+    command = "mixprec compare gpt --recipes fp32,bf16 --seeds 1 --steps 60 --out a"
+    process = subprocess.Popen(
+        [sys.executable, "-m", *shlex.split(command)],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    records = tmp_path / "a" / "records.jsonl"
+    deadline = time.monotonic() + 100
+    while not (records.exists() and records.read_text().count('"type": "step"') > 12):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "fp32" in out
+    assert "report: " in out
+    assert (tmp_path / "a" / "report.html").is_file()
+    assert "Traceback" not in err
+    (go_on,) = [line.partition(":")[2].strip() for line in err.splitlines() if line.startswith("go on:")]
+    assert go_on == "mixprec compare gpt --resume a"
+    assert 6 <= len(steps(tmp_path / "a", "fp32")) < 60
+
+    resumed = run(go_on, tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    assert len(steps(tmp_path / "a", "fp32")) == len(steps(tmp_path / "a", "bf16")) == 60
+    ends = [(r.recipe, r.status) for r in read(tmp_path / "a") if isinstance(r, RunEndRecord)]
+    assert sorted(ends) == [("bf16", "done"), ("fp32", "done")]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission(tmp_path: Path):
+    (tmp_path / "locked").mkdir(mode=0o500)
+    done = run("mixprec compare gpt --steps 2 --out locked/a", tmp_path)
+    assert done.returncode == 2
+    assert "Permission denied" in done.stderr
+    assert list((tmp_path / "locked").iterdir()) == []
+
+
+def test_a_reader_that_leaves_is_no_error(tmp_path: Path):
+    done = subprocess.run(
+        f"{shlex.quote(sys.executable)} -m mixprec formats | head -1",
+        shell=True,
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == ""

@@ -1,0 +1,140 @@
+"""Recipes as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mixprec.specs import LayerPrecision, LossScale, Recipe, Rule, load_recipe, recipe, recipe_names
+
+MINE = Recipe(
+    name='quotes " and \\ and ü',
+    rules=(
+        Rule(match="head"),
+        Rule(match="a.*", type="Linear", divisible_by=16, min_size=64, precision=LayerPrecision(), required=False),
+        Rule(precision=LayerPrecision.of(input="e4m3[tensor]", weight="mxfp8 rceil")),
+    ),
+    compute_dtype="fp16",
+    residual="compute",
+    loss_scale=LossScale(kind="dynamic", initial=4.0, growth=1.5, interval=100, minimum=0.5),
+    weights="true",
+    engine="emulated",
+    reason="two\nlines",
+)
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_named_recipes_survive_the_file(name: str):
+    assert Recipe.from_toml(recipe(name).to_toml()) == recipe(name)
+
+
+def test_every_field_survives_the_file():
+    assert Recipe.from_toml(MINE.to_toml()) == MINE
+
+
+def test_a_hand_written_file_is_short():
+    text = """
+        name = "mine"
+        compute_dtype = "bf16"
+        residual = "bf16"
+        [loss_scale]
+        kind = "static"
+        initial = 1024
+        [[rules]]
+        match = "*head"
+        [[rules]]
+        type = "Linear"
+        precision = "mxfp8 rceil"
+        [[rules]]
+        precision = {input = "e4m3[tensor]", grad_output = "e5m2[tensor]"}
+    """
+    assert Recipe.from_toml(text) == Recipe(
+        name="mine",
+        compute_dtype="bf16",
+        residual="compute",
+        loss_scale=LossScale(kind="static", initial=1024.0),
+        rules=(
+            Rule(match="*head"),
+            Rule(type="Linear", precision=LayerPrecision.uniform("mxfp8 rceil")),
+            Rule(precision=LayerPrecision.of(input="e4m3[tensor]", grad_output="e5m2[tensor]")),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("name = ", "the recipe is not TOML"),
+        ("compute_dtype = 'bf16'", "the recipe has no name"),
+        ("name = 'a'\ncompute_type = 'bf16'", "unknown key in recipe: 'compute_type'.*did you mean 'compute_dtype'"),
+        ("name = 3", "recipe.name is 3 \\(int\\), expected str"),
+        ("name = 'a'\nrules = 3", "recipe.rules is 3 \\(int\\), expected list"),
+        ("name = 'a'\nrules = [3]", "rules\\[0\\] is 3, expected a table"),
+        ("name = 'a'\nresidual = 'fp16'", "residual is 'fp16'"),
+        ("name = 'a'\nloss_scale = 3", "recipe.loss_scale is 3"),
+        ("name = 'a'\n[loss_scale]\nkind = 'none'\ninital = 3", "unknown key in loss_scale: 'inital'.*'initial'"),
+        ("name = 'a'\n[loss_scale]\ninitial = true", "loss_scale.initial is True \\(bool\\), expected float"),
+        ("name = 'a'\n[loss_scale]\ninterval = 1.5", "loss_scale.interval is 1.5 \\(float\\), expected int"),
+        ("name = 'a'\n[[rules]]\nmach = '*'", "unknown key in rules\\[0\\]: 'mach'.*did you mean 'match'"),
+        ("name = 'a'\n[[rules]]\nrequired = 1", "rules\\[0\\].required is 1 \\(int\\), expected bool"),
+        ("name = 'a'\n[[rules]]\nprecision = 8", "rules\\[0\\].precision is 8"),
+        ("name = 'a'\n[[rules]]\nprecision = 'mxfp9'", "unknown format 'mxfp9'"),
+        ("name = 'a'\n[[rules]]\nprecision = {inputs = 'mxfp8'}", "unknown key in rules\\[0\\].precision"),
+        ("name = 'a'\n[[rules]]\nprecision = {input = 8}", "rules\\[0\\].precision.input is 8"),
+        ("name = 'a'\n[[rules]]\nprecision = {input = 'mxfp8', fprop_weight = 'mxfp8'}", "unknown key"),
+    ],
+)
+def test_mistakes_are_told(text: str, reason: str):
+    with pytest.raises(ValueError, match=reason):
+        Recipe.from_toml(text)
+
+
+def test_load_by_name_and_by_path(tmp_path: Path):
+    assert load_recipe("nvfp4") == recipe("nvfp4")
+    file = tmp_path / "mine.toml"
+    file.write_text(MINE.to_toml(), encoding="utf-8")
+    assert load_recipe(file) == MINE
+    assert load_recipe(str(file)) == MINE
+
+
+def test_load_tells_what_is_wrong_with_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"no recipe file at 'absent.toml': give a path"):
+        load_recipe("absent.toml")
+    with pytest.raises(ValueError, match=r"unknown recipe 'mxfp'.*did you mean 'mxfp"):
+        load_recipe("mxfp")
+    with pytest.raises(OSError, match="directory"):
+        load_recipe(tmp_path)
+    Path("latin.toml").write_bytes(b"name = '\xe4'")
+    with pytest.raises(ValueError, match=r"recipe file 'latin.toml' is not UTF-8 text"):
+        load_recipe("latin.toml")
+    Path("bad.toml").write_text("nam = 'a'", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"recipe file 'bad.toml': unknown key in recipe: 'nam'.*did you mean 'name'"):
+        load_recipe("bad.toml")
+
+
+def test_a_file_named_as_a_recipe_needs_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    Path("bf16").write_text(MINE.to_toml(), encoding="utf-8")
+    assert load_recipe("bf16") == recipe("bf16")
+    assert load_recipe("./bf16") == MINE
+
+
+@given(
+    st.text(min_size=1),
+    st.text(min_size=1),
+    st.text(),
+    st.floats(min_value=2.0**-24, max_value=2.0**127),
+    st.integers(min_value=1),
+)
+def test_any_text_and_number_survives_the_file(name: str, match: str, reason: str, initial: float, interval: int):
+    mine = Recipe(
+        name=name,
+        reason=reason,
+        rules=(Rule(match=match),),
+        loss_scale=LossScale(kind="static", initial=initial, interval=interval),
+    )
+    assert Recipe.from_toml(mine.to_toml()) == mine

@@ -1,0 +1,141 @@
+"""What prepare accepts, what it refuses and how, and that a refusal changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from mixprec.nn import conversion_of, convert
+from mixprec.specs import recipe
+from mixprec.training import prepare
+
+
+def linear(dtype=torch.float32):
+    torch.manual_seed(0)
+    return nn.Linear(2, 1).to(dtype)
+
+
+def sgd(model, lr=0.1):
+    return torch.optim.SGD(model.parameters(), lr=lr)
+
+
+def test_a_converted_model_keeps_its_recipe():
+    model = linear()
+    conversion = convert(model, "bf16")
+    session = prepare(model, sgd(model))
+    assert session.recipe == recipe("bf16")
+    assert conversion_of(model) is conversion
+    with pytest.raises(ValueError, match="converted to recipe bf16 already, got recipe fp16"):
+        prepare(model, sgd(model), "fp16")
+    session.restore()
+    assert type(model) is nn.Linear
+    assert conversion_of(model) is None
+
+
+# Torch's compiler instantiates autograd functions itself, and its own imports use torch.jit.
+@pytest.mark.filterwarnings("ignore:.*autograd.function.Function.* should not be instantiated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.* is deprecated:DeprecationWarning")
+def test_a_converted_model_that_was_compiled_is_accepted():
+    model = linear()
+    convert(model, "bf16")
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    session = prepare(compiled, sgd(model))
+    assert session.step(compiled(torch.ones(4, 2)).square().mean()).applied
+
+
+def compiled(model):
+    return torch.compile(model, backend="eager")
+
+
+def scripted(model):
+    with pytest.warns(DeprecationWarning, match=r"torch\.jit"):
+        return torch.jit.script(model)
+
+
+def sharded_class(model):
+    model.__class__ = type("FSDPLinear", (type("FSDPModule", (), {}), nn.Linear), {})
+    return model
+
+
+@pytest.mark.parametrize(
+    ("wrap", "message"),
+    [
+        (compiled, "compiled by torch.compile; the order is: mixprec.convert"),
+        (scripted, "torch.jit module, which is not supported"),
+        (sharded_class, "FSDPLinear; the order is: mixprec.convert .* then fully_shard or DDP, then the optimizer"),
+        (nn.DataParallel, "DataParallel; the order is"),
+    ],
+)
+def test_a_model_that_comes_too_late_is_refused_with_the_order(wrap, message):
+    model = wrap(linear())
+    with pytest.raises(ValueError, match=message):
+        prepare(model, sgd(model), "bf16")
+
+
+def test_optimizers_that_do_not_fit_are_refused():
+    model, other = linear(), linear()
+    empty = sgd(model)
+    empty.param_groups.clear()
+    for optimizer, message in (
+        (empty, "no parameters"),
+        (sgd(other), r"2 of the optimizer's 2 parameters are not the model's \(shapes \[1, 2\], \[1\]\)"),
+        (torch.optim.LBFGS(model.parameters()), "LBFGS.step needs a closure"),
+        ({"a": sgd(model), "b": sgd(model)}, "got 2 optimizers"),
+        ([sgd(model)], "got 1 optimizers"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            prepare(model, optimizer, "bf16")
+    with pytest.raises(TypeError, match=r"expected a torch\.optim.Optimizer"):
+        prepare(model, model.parameters(), "bf16")
+    assert type(model) is nn.Linear
+
+
+def test_an_optimizer_is_prepared_once():
+    model = linear(torch.bfloat16)
+    optimizer = sgd(model)
+    session = prepare(model, optimizer, "bf16")
+    with pytest.raises(ValueError, match=r"masters until session\.restore"):
+        prepare(model, optimizer)
+    session.restore()
+    assert prepare(model, optimizer, "bf16").recipe.name == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"recipe": "bf17"}, "bf16"),
+        ({"loss_scale": 1000}, "power of two, .* use 512 or 1024"),
+        ({"loss_scale": "dinamic"}, "dynamic"),
+        ({"clip_norm": 0.0}, "clip_norm is 0.0"),
+        ({"clip_norm": float("nan")}, "clip_norm is nan"),
+    ],
+)
+def test_a_refused_option_leaves_the_model_alone(options, message):
+    model = linear()
+    with pytest.raises(ValueError, match=message):
+        prepare(model, sgd(model), **{"recipe": "fp16", **options})
+    assert type(model) is nn.Linear
+
+
+def test_an_unwritable_run_folder_fails_first_and_leaves_the_model_alone(tmp_path):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    model = linear(torch.bfloat16)
+    optimizer = sgd(model)
+    with pytest.raises(OSError, match="file"):
+        prepare(model, optimizer, "bf16", run=tmp_path / "file" / "run")
+    assert type(model) is nn.Linear
+    assert optimizer.param_groups[0]["params"][0] is model.weight
+    prepare(model, optimizer, "bf16")
+
+
+def test_16_bit_weights_asked_for_and_not_given_are_told():
+    model = linear()
+    session = prepare(model, sgd(model), "bf16-true")
+    assert [e.name for e in session.events] == ["no 16-bit weights"]
+
+
+def test_auto_says_why():
+    model = linear()
+    session = prepare(model, sgd(model))
+    assert session.recipe.reason in [e.message for e in session.events]
