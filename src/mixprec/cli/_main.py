@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the words after ``mixprec``; ``None`` takes those of the process.
 
     Example:
-        >>> main(["formats", "e4m4"])
+        >>> main(["formats", "no-such-format"])
         2
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -77,4 +77,4 @@ def _version() -> str:
     try:
         return f"mixprec {version('mixprec')}"
     except PackageNotFoundError:
-        return "mixprec (not installed)"
+        return "mixprec (source tree)"

@@ -36,12 +36,19 @@ def run_and_show(comparison: Comparison, folder: Path, *, resume: bool, again: s
             if not progress.started:
                 raise
             interrupted = True
-    status = _show(folder)
-    if interrupted:
-        print(f"stopped; what was measured is kept.\ngo on:   {again} {shlex.quote(str(folder))}", file=sys.stderr)
-        print(f"render:  mixprec report {shlex.quote(str(folder))}", file=sys.stderr)
-        return INTERRUPTED
-    return status
+    try:
+        status = _show(folder)
+    finally:
+        # Told also where a second Ctrl-C stops the rendering.
+        if interrupted:
+            _tell_how_to_go_on(folder, again)
+    return INTERRUPTED if interrupted else status
+
+
+def _tell_how_to_go_on(folder: Path, again: str) -> None:
+    name = shlex.quote(str(folder))
+    print(f"stopped; what was measured is kept.\ngo on:   {again} {name}", file=sys.stderr)
+    print(f"render:  mixprec report {name}", file=sys.stderr)
 
 
 def _show(folder: Path) -> int:

@@ -55,8 +55,8 @@ def package_versions() -> dict[str, str]:
 
 
 def package_version() -> str:
-    """The installed version; ``"not installed"`` for a source tree on the path."""
+    """The installed version; ``"source tree"`` where it is not installed."""
     try:
         return version("mixprec")
     except PackageNotFoundError:
-        return "not installed"
+        return "source tree"
