@@ -1,0 +1,5 @@
+"""All benchmarks."""
+
+from . import kernels
+
+kernels.main()
