@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..formats import get_format
 from ..formats import round as round_scalar
+from ._addmm import addbmm, addmm, addmv, baddbmm
 from ._attention import AttentionArguments, attention
 from ._convolution_calls import CONVOLUTIONS
 from ._einsum import einsum
@@ -24,6 +25,8 @@ from ._site import ConversionState
 Function = Callable[..., Any]
 Handler = Callable[[ConversionState, Function, tuple[Any, ...], dict[str, Any]], Any]
 _16_BIT = (torch.float16, torch.bfloat16)
+#: Arguments that fix where or in which dtype a result is wanted: such a call is left as it is, as autocast leaves it.
+_OWN_RESULT = {"out", "out_dtype"}
 
 
 def _in_fp32(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -51,13 +54,26 @@ def _linear_call(state: ConversionState, input: Tensor, weight: Tensor, bias: Te
 
 
 def _matmul(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-    if kwargs:
-        return _wide(state, func, args, kwargs)
-    return matmul(args[0], args[1], state)
+    if not _OWN_RESULT.isdisjoint(kwargs):
+        return func(*args, **kwargs)
+    named = dict(kwargs)  # the second operand's name differs: other, mat2, vec
+    first = args[0] if args else named.pop("input")
+    return matmul(first, args[1] if len(args) > 1 else next(iter(named.values())), state)
 
 
 def _rmatmul(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     return matmul(args[1], args[0], state)
+
+
+def _plus_product(rule: Callable[..., Tensor]) -> Handler:
+    """Of a product plus a tensor, whose own signature ``rule`` has behind the state."""
+
+    def handle(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not _OWN_RESULT.isdisjoint(kwargs) or not (args and isinstance(args[0], Tensor)):
+            return func(*args, **kwargs)  # torch's deprecated order puts numbers first
+        return rule(state, *args, **kwargs)
+
+    return handle
 
 
 def _einsum(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
@@ -179,10 +195,14 @@ def _table() -> Mapping[Function, Handler]:
     table: dict[Function, Handler] = dict.fromkeys(fp32_functions(), _in_fp32)
     groups: tuple[tuple[Handler, Iterable[Function]], ...] = (
         (_linear, [F.linear]),
-        (_matmul, _spelled("matmul mm bmm mv __matmul__", torch, torch.Tensor)),
+        (_matmul, [*_spelled("matmul mm bmm mv __matmul__", torch, torch.Tensor), torch.linalg.matmul]),
         (_rmatmul, [torch.Tensor.__rmatmul__]),
         (_einsum, [torch.einsum]),
-        (_wide, _spelled("addmm addbmm baddbmm addmv chain_matmul tensordot lstm_cell gru_cell", torch, torch.Tensor)),
+        (_plus_product(addmm), _spelled("addmm", torch, torch.Tensor)),
+        (_plus_product(addmv), _spelled("addmv", torch, torch.Tensor)),
+        (_plus_product(addbmm), _spelled("addbmm", torch, torch.Tensor)),
+        (_plus_product(baddbmm), _spelled("baddbmm", torch, torch.Tensor)),
+        (_wide, _spelled("chain_matmul tensordot lstm_cell gru_cell", torch, torch.Tensor)),
         (_wide, [*_spelled("rnn_tanh_cell rnn_relu_cell", torch), F.bilinear, torch.linalg.multi_dot]),
         (_attention, [F.scaled_dot_product_attention]),
         (_recurrent, _spelled("lstm gru rnn_tanh rnn_relu", torch)),
