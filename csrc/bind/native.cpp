@@ -94,6 +94,9 @@ void bind_rounding(nb::module_& m) {
   using Free = nb::call_guard<nb::gil_scoped_release>;
   m.def("cpu_level", &cpu_level);
   m.def("has_level", &has_level, nb::arg("level"));
+  m.def("expect_writes",
+        [](std::uintptr_t data, std::int64_t bytes) { expect_writes(at<void>(data), bytes); }, nb::arg("data"),
+        nb::arg("bytes"));
   m.def("amax", &amax, nb::arg("x"), nb::arg("run"), Free());
   m.def("random_words",
         [](const Random& random, std::int64_t n, std::uintptr_t words, const Run& run) {
@@ -157,6 +160,7 @@ void bind_codes(nb::module_& m) {
 }  // namespace
 
 NB_MODULE(_native, m) {
+  nb::set_leak_warnings(false);  // casts live in Python caches until the interpreter ends
   m.doc() = "Rounding kernels on addresses; see csrc/include/mixprec/kernels.h.";
   bind_enums(m);
   bind_structs(m);

@@ -5,15 +5,9 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(_MSC_VER)
-#define MIXPREC_INLINE static __forceinline
-#define MIXPREC_RESTRICT __restrict
-#define MIXPREC_MEMBER __forceinline
-#else
 #define MIXPREC_INLINE static inline __attribute__((always_inline))
 #define MIXPREC_RESTRICT __restrict__
 #define MIXPREC_MEMBER inline __attribute__((always_inline))
-#endif
 
 namespace {
 

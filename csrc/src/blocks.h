@@ -114,14 +114,14 @@ MIXPREC_INLINE void scale_tiles(const BlockTask& task, const Rect& panel, Scratc
 }
 
 MIXPREC_INLINE void round_panel(const BlockTask& task, const Rect& panel, const RowKernels& kernels,
-                                const PhiloxKeys& keys, Scratch& scratch) {
+                                Philox& philox, Scratch& scratch) {
   amax_tiles(task, panel, scratch);
   scale_tiles(task, panel, scratch);
   const std::int64_t n = panel.col_end - panel.col_begin;
   for (std::int64_t r = panel.row_begin; r < panel.row_end; ++r) {
     const std::int64_t start = r * task.x.cols + panel.col_begin;
     const bool stochastic = task.rounding == Rounding::stochastic;
-    const std::uint32_t* words = stochastic ? philox_fill(keys, start, n, scratch.words) : nullptr;
+    const std::uint32_t* words = stochastic ? philox_fill(philox, start, n, scratch.words) : nullptr;
     const float* x = load(task.x, start, n, scratch.widened);
     float* y = result_place(task.carrier + start, task.past_caches, scratch);
     round_block_run(kernels, task.element, {x, y, n, scratch.quantize, scratch.scale, words}, task.tile_cols);
@@ -132,12 +132,12 @@ MIXPREC_INLINE void round_panel(const BlockTask& task, const Rect& panel, const 
 void round_blocks(const BlockTask& task, const Rect& rect) {
   Scratch scratch;
   const RowKernels kernels = row_kernels(task.element, task.rounding);
-  const PhiloxKeys keys(task.random);
+  Philox philox(task.random);
   const std::int64_t width = larger(kPiece / task.tile_cols, 1) * task.tile_cols;
   for (std::int64_t r = rect.row_begin; r < rect.row_end; r += task.tile_rows) {
     for (std::int64_t c = rect.col_begin; c < rect.col_end; c += width) {
       const Rect panel{r, smaller(r + task.tile_rows, rect.row_end), c, smaller(c + width, rect.col_end)};
-      round_panel(task, panel, kernels, keys, scratch);
+      round_panel(task, panel, kernels, philox, scratch);
     }
   }
   if (task.past_caches) finish_stores();

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "dispatch.h"
 #include "level.h"
 #include "mixprec/kernels.h"
 #include "parallel.h"
@@ -19,26 +20,6 @@ namespace {
 constexpr std::int64_t kGrain = 16384;
 // Bytes of result above which stores bypass the caches: such a result would not stay in them.
 constexpr std::int64_t kPastCaches = std::int64_t{48} << 20;
-
-const LevelKernels* find_kernels(Level level) {
-#if defined(MIXPREC_HAS_AVX2)
-  if (level == Level::avx2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") &&
-      __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
-    return avx2_kernels();
-#endif
-#if defined(MIXPREC_HAS_AVX512)
-  if (level == Level::avx512 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd"))
-    return avx512_kernels();
-#endif
-  return level == Level::plain ? plain_kernels() : nullptr;
-}
-
-const LevelKernels& kernels_for(Level level) {
-  const LevelKernels* kernels = find_kernels(level);
-  if (!kernels) throw std::invalid_argument("this CPU or this build lacks the requested instruction set");
-  return *kernels;
-}
 
 bool past_caches(const Matrix& x) { return x.rows * x.cols * 4 >= kPastCaches; }
 
@@ -205,13 +186,6 @@ void scaled_blocks(const Matrix& x, const Cast& cast, int axis, const Random& ra
 
 }  // namespace
 
-Level cpu_level() {
-  if (has_level(Level::avx512)) return Level::avx512;
-  return has_level(Level::avx2) ? Level::avx2 : Level::plain;
-}
-
-bool has_level(Level level) { return find_kernels(level) != nullptr; }
-
 float amax(const Matrix& x, const Run& run) {
   const LevelKernels& kernels = kernels_for(run.level);
   std::vector<std::uint32_t> largest(static_cast<std::size_t>(std::max(1, run.threads)), 0);
@@ -275,8 +249,8 @@ void scaled_both(const Matrix& x, const Cast& cast_cols, const Random& random_co
 }
 
 void hadamard(const Matrix& x, int size, const float* signs, int axis, bool inverse, float* y, const Run& run) {
-  if (size < 2 || size > kMaxTransform || (size & (size - 1)) != 0)
-    throw std::invalid_argument("a Hadamard transform's size is a power of two in [2, 128]");
+  if (size != 16 && size != 32 && size != 64 && size != kMaxTransform)
+    throw std::invalid_argument("a Hadamard transform has size 16, 32, 64 or 128");
   const LevelKernels& kernels = kernels_for(run.level);
   const std::int64_t y_cols = axis == 1 ? ceil_div(x.cols, size) * size : x.cols;
   const auto factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(size)));
@@ -284,12 +258,12 @@ void hadamard(const Matrix& x, int size, const float* signs, int axis, bool inve
   if (axis == 1) {
     const std::int64_t grain = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, y_cols));
     parallel_parts(x.rows, grain, run.threads, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
-      kernels.hadamard_groups(task, begin, end);
+      kernels.hadamard_rows(task, begin, end);
     });
     return;
   }
   parallel_rects(x, panels_for(x, size, 1), run.threads,
-                 [&](const Rect& rect) { kernels.hadamard_columns(task, rect); });
+                 [&](const Rect& rect) { kernels.hadamard_panels(task, rect); });
 }
 
 }  // namespace mixprec

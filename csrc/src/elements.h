@@ -32,20 +32,20 @@ void amax_columns(const Matrix& x, std::int64_t row_begin, std::int64_t row_end,
 // The random words of elements [begin, end), to words[begin ..].
 void word_range(const Random& random, std::int64_t begin, std::int64_t end, std::uint32_t* words) {
   alignas(64) std::uint32_t buffer[kPiece + 2 * kGroup];
-  const PhiloxKeys keys(random);
+  Philox philox(random);
   for (std::int64_t i = begin; i < end; i += kPiece) {
     const std::int64_t n = smaller(kPiece, end - i);
-    std::memcpy(words + i, philox_fill(keys, i, n, buffer), static_cast<std::size_t>(n) * sizeof *words);
+    std::memcpy(words + i, philox_fill(philox, i, n, buffer), static_cast<std::size_t>(n) * sizeof *words);
   }
 }
 
 // Elements [begin, end) under one scale, or (column scales) under quant_scales[0 .. end - begin).
 MIXPREC_INLINE void round_range(const ElementTask& task, std::int64_t begin, std::int64_t end, const float* quantize,
-                                bool by_column, const RowKernels& kernels, const PhiloxKeys& keys, Scratch& scratch) {
+                                bool by_column, const RowKernels& kernels, Philox& philox, Scratch& scratch) {
   for (std::int64_t i = begin; i < end; i += kPiece) {
     const std::int64_t n = smaller(kPiece, end - i);
     const bool stochastic = task.rounding == Rounding::stochastic;
-    const std::uint32_t* words = stochastic ? philox_fill(keys, i, n, scratch.words) : nullptr;
+    const std::uint32_t* words = stochastic ? philox_fill(philox, i, n, scratch.words) : nullptr;
     const float* x = load(task.x, i, n, scratch.widened);
     float* y = result_place(task.carrier + i, task.past_caches, scratch);
     if (by_column) {
@@ -65,7 +65,8 @@ void round_all(const ElementTask& task, std::int64_t begin, std::int64_t end) {
   Scratch scratch;
   unit_scales(scratch);
   const RowKernels kernels = row_kernels(task.element, task.rounding);
-  round_range(task, begin, end, &task.quant_scale, false, kernels, PhiloxKeys(task.random), scratch);
+  Philox philox(task.random);
+  round_range(task, begin, end, &task.quant_scale, false, kernels, philox, scratch);
   if (task.past_caches) finish_stores();
 }
 
@@ -73,12 +74,12 @@ void round_rows(const ElementTask& task, std::int64_t row_begin, std::int64_t ro
   Scratch scratch;
   unit_scales(scratch);
   const RowKernels kernels = row_kernels(task.element, task.rounding);
-  const PhiloxKeys keys(task.random);
+  Philox philox(task.random);
   for (std::int64_t r = row_begin; r < row_end; ++r) {
     const std::int64_t begin = r * task.x.cols, end = begin + task.x.cols;
     const float quantize = quant_scale(task.target, from_bits(amax_range(task.x, begin, end)));
     task.outer[r] = 1.0f / quantize;
-    round_range(task, begin, end, &quantize, false, kernels, keys, scratch);
+    round_range(task, begin, end, &quantize, false, kernels, philox, scratch);
   }
   if (task.past_caches) finish_stores();
 }
@@ -87,9 +88,9 @@ void round_columns(const ElementTask& task, std::int64_t row_begin, std::int64_t
   Scratch scratch;
   unit_scales(scratch);
   const RowKernels kernels = row_kernels(task.element, task.rounding);
-  const PhiloxKeys keys(task.random);
+  Philox philox(task.random);
   for (std::int64_t r = row_begin; r < row_end; ++r)
-    round_range(task, r * task.x.cols, (r + 1) * task.x.cols, task.quant_scales, true, kernels, keys, scratch);
+    round_range(task, r * task.x.cols, (r + 1) * task.x.cols, task.quant_scales, true, kernels, philox, scratch);
   if (task.past_caches) finish_stores();
 }
 

@@ -4,6 +4,7 @@
 // Everything that it includes has internal linkage (anonymous namespaces, no standard templates), so that the
 // linker never takes a function built for a newer instruction set than the CPU has.
 
+#include "coder.h"
 #include "elements.h"
 #include "hadamard.h"
 
@@ -17,7 +18,8 @@ namespace mixprec {
 
 const LevelKernels* MIXPREC_JOIN(MIXPREC_LEVEL, _kernels)() {
   static constexpr LevelKernels kernels{amax_range,    amax_columns, word_range,    round_all, round_rows,
-                                        round_columns, round_blocks, hadamard_groups, hadamard_columns};
+                                        round_columns, round_blocks, hadamard_rows, hadamard_panels,
+                                        encode_run, decode_run, write_bits, read_bits};
   return &kernels;
 }
 

@@ -67,8 +67,14 @@ struct LevelKernels {
   void (*round_rows)(const ElementTask& task, std::int64_t row_begin, std::int64_t row_end);
   void (*round_columns)(const ElementTask& task, std::int64_t row_begin, std::int64_t row_end);
   void (*round_blocks)(const BlockTask& task, const Rect& rect);
-  void (*hadamard_groups)(const HadamardTask& task, std::int64_t row_begin, std::int64_t row_end);
-  void (*hadamard_columns)(const HadamardTask& task, const Rect& rect);
+  void (*hadamard_rows)(const HadamardTask& task, std::int64_t row_begin, std::int64_t row_end);
+  void (*hadamard_panels)(const HadamardTask& task, const Rect& rect);
+  void (*encode)(const Element& element, const Encoding& encoding, const float* values, std::int64_t n,
+                 std::uint32_t* codes);
+  void (*decode)(const Element& element, const Encoding& encoding, const std::uint32_t* codes, std::int64_t n,
+                 float* values);
+  void (*write_bits)(const std::uint32_t* codes, std::int64_t n, int bits, std::uint8_t* out);
+  void (*read_bits)(const std::uint8_t* in, std::int64_t n, int bits, std::uint32_t* codes);
 };
 
 // One of each per build of level.cpp; null where the build has no such level.

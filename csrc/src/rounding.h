@@ -111,7 +111,7 @@ struct IntegerRounder {
     std::uint32_t m = magnitude;
     if constexpr (R == Rounding::nearest_even) m += (mask >> 1) + ((m >> drop) & 1u);
     // word < dropped << (32 - drop), as a carry out of the dropped bits.
-    if constexpr (R == Rounding::stochastic) m += ~word >> (32 - drop);
+    if constexpr (R == Rounding::stochastic) m += mask - (word >> (32 - drop));
     m &= ~mask;
     if constexpr (R == Rounding::toward_zero) m = m > max_bits && m < kInfinity ? max_bits : m;
     m = m > max_bits ? overflow_bits : m;

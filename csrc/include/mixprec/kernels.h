@@ -81,6 +81,10 @@ Level cpu_level();
 // Whether `level` can run here.
 bool has_level(Level level);
 
+// Says that fresh memory will be written whole, so that the system may back it by large pages: the first touch
+// of a large result in pages of 4 KiB costs more than rounding it. Changes no contents; optional.
+void expect_writes(void* data, std::int64_t bytes);
+
 // Largest magnitude: NaN if any element is NaN, 0 for an empty matrix.
 float amax(const Matrix& x, const Run& run);
 
@@ -98,7 +102,7 @@ void scaled(const Matrix& x, const Cast& cast, int axis, const Random& random, c
 void scaled_both(const Matrix& x, const Cast& cast_cols, const Random& random_cols, const Scaled& along_cols,
                  const Cast& cast_rows, const Random& random_rows, const Scaled& along_rows, const Run& run);
 
-// Orthonormal Hadamard transform of consecutive groups of `size` (a power of two, 2 to 128) along `axis`; x is padded
+// Orthonormal Hadamard transform of consecutive groups of `size` (16, 32, 64, 128) along `axis`; x is padded
 // with zeros to whole groups, so y has ceil(extent / size) * size there. `signs` (null or `size` values of
 // +-1) multiply first. With `inverse` they multiply last.
 void hadamard(const Matrix& x, int size, const float* signs, int axis, bool inverse, float* y, const Run& run);

@@ -22,6 +22,7 @@ Scaling = Literal["none", "tensor", "row", "mx", "two-level"]
 
 E4M3_MAX = 448.0
 LARGEST_QUANT_SCALE = 2.0**127
+TRANSFORM_SIZES = (16, 32, 64, 128)
 SIGN_SEED = 0x6D697870  # key of the Philox words whose bit 0 is the transform's fixed sign vector
 
 
@@ -229,7 +230,7 @@ class Backend(Protocol):
         ...
 
     def hadamard(self, x: Tensor, size: int, signs: bool, axis: int, inverse: bool) -> Tensor:
-        """Orthonormal Walsh-Hadamard transform of groups of ``size`` along ``axis``.
+        """Orthonormal Walsh-Hadamard transform of groups of ``size`` (16, 32, 64 or 128) along ``axis``.
 
         Zero-padded along ``axis`` to a multiple of ``size``. Forward: signs (j is the index within the
         group; negative iff bit 0 of the Philox word of element j under seed ``SIGN_SEED``, offset 0, is 1),

@@ -110,7 +110,7 @@ def hadamard(x: Tensor, size: int, *, signs: bool, axis: int) -> Tensor:
 
     Args:
         x: fp32, bf16 or fp16 ``[R, C]``.
-        size: a power of two.
+        size: 16, 32, 64 or 128.
         signs: whether the fixed pseudo-random signs are applied first.
         axis: 0 or 1.
 
@@ -119,12 +119,12 @@ def hadamard(x: Tensor, size: int, *, signs: bool, axis: int) -> Tensor:
 
     Raises:
         TypeError: x is not fp32, bf16 or fp16.
-        ValueError: x is not a matrix, or ``size`` is no power of two.
+        ValueError: x is not a matrix, or ``size`` is another number.
 
     Example:
         >>> import torch
-        >>> hadamard(torch.tensor([[1.0, 0.0, 0.0, 0.0]]), 4, signs=False, axis=1).tolist()
-        [[0.5, 0.5, 0.5, 0.5]]
+        >>> hadamard(torch.tensor([[8.0, 4.0]]), 16, signs=False, axis=1)[0, :4].tolist()
+        [3.0, 1.0, 3.0, 1.0]
     """
     return _ops.hadamard_op(x, size, signs, axis, False)
 
@@ -135,7 +135,7 @@ def hadamard_inverse(x: Tensor, size: int, *, signs: bool, axis: int) -> Tensor:
     Example:
         >>> import torch
         >>> x = torch.tensor([[1.0, 2.0, 3.0, 4.0]])
-        >>> hadamard_inverse(hadamard(x, 4, signs=True, axis=1), 4, signs=True, axis=1).tolist()
+        >>> hadamard_inverse(hadamard(x, 16, signs=True, axis=1), 16, signs=True, axis=1)[:, :4].tolist()
         [[1.0, 2.0, 3.0, 4.0]]
     """
     return _ops.hadamard_op(x, size, signs, axis, True)

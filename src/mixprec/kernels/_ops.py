@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mixprec.specs import parse_cast
 
-from ._contract import CastParameters, cast_parameters
+from ._contract import TRANSFORM_SIZES, CastParameters, cast_parameters
 from ._registry import default_backend
 
 _DTYPES = frozenset((torch.float32, torch.bfloat16, torch.float16))
@@ -186,8 +186,8 @@ def _check_axis(axis: int) -> None:
 
 
 def _check_transform(size: int) -> None:
-    if size < 1 or size & (size - 1):
-        raise ValueError(f"the size of a Hadamard transform is a power of two, got {size}")
+    if size not in TRANSFORM_SIZES:
+        raise ValueError(f"got a Hadamard transform of size {size}, expected one of {TRANSFORM_SIZES}")
 
 
 def _has_blocks(parameters: CastParameters) -> bool:

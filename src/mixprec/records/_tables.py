@@ -165,9 +165,11 @@ def _notes(summary: Summary) -> list[str]:
     if paired:
         n = max(row.loss.gap.seeds for row in paired if row.loss is not None)
         notes.append(f"gap: mean ± standard deviation of the loss difference, paired over {count(n, 'seed')}")
-    unresolved = [row.recipe for row in others if row.loss and row.loss.gap.seeds and not _told_apart(row.loss)]
-    if unresolved:
-        notes.append(f"not resolved at {count(len(summary.seeds), 'seed')}: the gap of {', '.join(unresolved)}")
+    unresolved: dict[int, list[str]] = {}
+    for row in others:
+        if row.loss and row.loss.gap.seeds and not (row.loss.gap.resolved or row.loss.gap.identical):
+            unresolved.setdefault(row.loss.gap.seeds, []).append(row.recipe)
+    notes += [f"not resolved at {count(n, 'seed')}: the gap of {', '.join(names)}" for n, names in unresolved.items()]
     notes += _early(summary)
     baseline = summary.row(summary.baseline)
     if baseline and baseline.step_seconds is not None:
@@ -188,7 +190,3 @@ def _early(summary: Summary) -> list[str]:
         f"after {step} of {summary.steps} steps: the loss of {', '.join(recipes)}"
         for step, recipes in recipes_at.items()
     ]
-
-
-def _told_apart(metric: Metric) -> bool:
-    return metric.gap.resolved or metric.gap.identical

@@ -20,20 +20,20 @@ def loss_chart(summary: Summary, recipes: Mapping[str, RecipeRecords]) -> dict[s
     """Training loss of every recipe and seed, raw and smoothed, with evaluations and skipped steps."""
     reach = summary.steps // 30
     traces: list[Trace] = []
-    means: dict[str, Series] = {}
+    values: dict[str, list[float]] = {}
     for index, (name, own) in enumerate(recipes.items()):
         raw = {seed: {step: record.loss for step, record in steps.items()} for seed, steps in own.steps.items()}
         smoothed = {seed: smooth(series, reach) for seed, series in raw.items()}
-        means[name] = average([smoothed[seed] for seed in _surviving(own)])
+        values[name] = [value for series in smoothed.values() for value in series.values()]
+        mean = average([smoothed[seed] for seed in _averaged(own)])
         traces += [_line(index, name, f"raw-{seed}", series, "raw") for seed, series in raw.items()]
         if len(smoothed) > 1:
             traces += [_line(index, name, f"seed-{seed}", series, "seed") for seed, series in smoothed.items()]
-        traces.append(_line(index, name, "mean", means[name] or next(iter(smoothed.values()), {}), "mean"))
+        traces.append(_line(index, name, "mean", mean or next(iter(smoothed.values()), {}), "mean"))
         traces.append(_evaluations(index, name, _evaluation_losses(own)))
         traces.append(_skips(index, name, own, smoothed))
-    around = list(means.get(summary.baseline, {}).values())
-    values = [value for series in means.values() for value in series.values()]
-    return _chart(traces, summary, view(values, around), zero=False)
+    shown = [value for own in values.values() for value in own]
+    return _chart(traces, summary, view(shown, values.get(summary.baseline, [])), zero=False)
 
 
 def gap_chart(summary: Summary, recipes: Mapping[str, RecipeRecords]) -> dict[str, Any] | None:
@@ -47,7 +47,7 @@ def gap_chart(summary: Summary, recipes: Mapping[str, RecipeRecords]) -> dict[st
         if name == summary.baseline:
             continue
         gaps = {seed: smooth(series, reach) for seed, series in _gaps(own, baseline).items()}
-        mean = average([gaps[seed] for seed in _surviving(own) if seed in gaps])
+        mean = average([gaps[seed] for seed in _averaged(own) if seed in gaps])
         if len(gaps) > 1:
             traces += [_line(index, name, f"seed-{seed}", series, "seed") for seed, series in gaps.items()]
         traces.append(_line(index, name, "mean", mean or next(iter(gaps.values()), {}), "mean"))
@@ -61,10 +61,11 @@ def gap_chart(summary: Summary, recipes: Mapping[str, RecipeRecords]) -> dict[st
     return _chart(traces, summary, window, zero=True)
 
 
-def _surviving(own: RecipeRecords) -> list[int]:
-    """Seeds that neither diverged nor failed."""
+def _averaged(own: RecipeRecords) -> list[int]:
+    """Seeds that the thick line is the mean of: those that are done, else all that did not end ill."""
+    done = [seed for seed in own.steps if seed in own.ends and own.ends[seed].status == "done"]
     ended_ill = {seed for seed, end in own.ends.items() if end.status in ("diverged", "failed")}
-    return [seed for seed in own.steps if seed not in ended_ill]
+    return done or [seed for seed in own.steps if seed not in ended_ill]
 
 
 def _gaps(own: RecipeRecords, baseline: RecipeRecords) -> dict[int, dict[int, float]]:

@@ -17,7 +17,7 @@ from mixprec.records import NOTHING
 from ._folder import read_run_folder
 from ._page import Page, make_page
 
-_NUMBER_AND_UNIT = re.compile(r"\d (?:%|(?:[kMG]?B|ms|s|of)\b)")
+_NUMBER_AND_UNIT = re.compile(r"\S (?=[<>]?\d+ %)|\d (?:%|(?:[kMG]?B|ms|s|of)\b)")
 _TEMPLATES = Path(__file__).with_name("templates")
 
 

@@ -20,6 +20,7 @@ _DTYPES = {
     torch.float16: _native.Dtype.f16,
 }
 _WORD = 2**64
+_LARGE_RESULT = 2**23  # bytes; measured: from about here on, first touches in large pages are quicker
 
 
 class CpuBackend:
@@ -60,9 +61,7 @@ class CpuBackend:
         )
         return carrier
 
-    def scaled(
-        self, x: Tensor, parameters: CastParameters, axis: int, seed: int, offset: int
-    ) -> tuple[Tensor, Tensor]:
+    def scaled(self, x: Tensor, parameters: CastParameters, axis: int, seed: int, offset: int) -> tuple[Tensor, Tensor]:
         """Carrier and outer scale."""
         x = self._prepared(x, parameters, axis)
         carrier, outer = _empty(x.shape), _outer(x, parameters, axis)
@@ -122,7 +121,9 @@ class CpuBackend:
         rows, columns = x.shape if axis == 1 else (x.shape[1], x.shape[0])
         elements, outer = _empty(x.shape), _outer(x, parameters, axis)
         block_scales = _empty(_scale_shape(plan, parameters, rows, columns))
-        out = _native.Scaled(elements.data_ptr(), outer.data_ptr(), block_scales.data_ptr() if plan.blocks else 0, False)
+        out = _native.Scaled(
+            elements.data_ptr(), outer.data_ptr(), block_scales.data_ptr() if plan.blocks else 0, False
+        )
         _native.scaled(_matrix(x, *x.shape), plan.cast, axis, _random(seed, offset), out, run)
         codes = torch.empty(rows, _native.packed_bytes(columns, parameters.bits), dtype=torch.uint8)
         _native.pack(elements.data_ptr(), *x.shape, axis == 0, plan.element, plan.encoding, codes.data_ptr(), run)
@@ -144,9 +145,7 @@ class CpuBackend:
         codes, scales, outer = codes.contiguous(), scales.contiguous(), outer.float().contiguous()
         values, block_scales = _empty(shape), _empty(scales.shape)
         rows, columns = values.shape
-        _native.unpack(
-            codes.data_ptr(), rows, columns, axis == 0, plan.element, plan.encoding, values.data_ptr(), run
-        )
+        _native.unpack(codes.data_ptr(), rows, columns, axis == 0, plan.element, plan.encoding, values.data_ptr(), run)
         _native.decode_scales(scales.data_ptr(), scales.numel(), plan.rule, block_scales.data_ptr())
         _native.apply_scales(
             values.data_ptr(), rows, columns, plan.cast, axis, block_scales.data_ptr(), outer.data_ptr(), run
@@ -181,7 +180,10 @@ def _random(seed: int, offset: int) -> _native.Random:
 
 
 def _empty(shape: Sequence[int]) -> Tensor:
-    return torch.empty(tuple(shape), dtype=torch.float32)
+    result = torch.empty(tuple(shape), dtype=torch.float32)
+    if result.nbytes >= _LARGE_RESULT:
+        _native.expect_writes(result.data_ptr(), result.nbytes)
+    return result
 
 
 def _outer(x: Tensor, parameters: CastParameters, axis: int) -> Tensor:

@@ -3,7 +3,7 @@
 (() => {
   const data = JSON.parse(document.getElementById("chart-data").textContent);
   const charts = Object.entries(data).filter(([name, chart]) => chart && document.getElementById("chart-" + name));
-  const narrow = matchMedia("(max-width: 760px)");
+  const narrow = matchMedia("screen and (max-width: 760px)");
   const touch = matchMedia("(pointer: coarse)");
   const PALETTES = 8;
 

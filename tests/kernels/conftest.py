@@ -1,0 +1,25 @@
+"""Fixtures of the compiled backend's tests."""
+
+import pytest
+import torch
+
+cpu = pytest.importorskip("mixprec.kernels.cpu", reason="the compiled kernels are not built", exc_type=ImportError)
+
+
+@pytest.fixture(params=cpu.level_names())
+def level(request: pytest.FixtureRequest) -> str:
+    """Every instruction set that this machine has."""
+    return request.param
+
+
+@pytest.fixture
+def backend(level: str) -> "cpu.CpuBackend":
+    return cpu.CpuBackend(level)
+
+
+@pytest.fixture
+def threads():
+    """Sets the thread count; the former one comes back."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
