@@ -114,8 +114,8 @@ def _step(model: nn.Module, batch: Batch) -> Callable[[], object]:
 def _table(timings: dict[str, Timing], saved: dict[str, int]) -> list[dict[str, object]]:
     c = CONFIG
     print(
-        f"GPT of {c.layers} layers, width {c.width}, {c.heads} heads, vocabulary {VOCABULARY}; batch {c.batch} x {c.context} "
-        f"= {c.batch * c.context} tokens; fp32 step {timings['fp32'].milliseconds:.0f} ms"
+        f"GPT of {c.layers} layers, width {c.width}, {c.heads} heads, vocabulary {VOCABULARY}; "
+        f"batch {c.batch} x {c.context} = {c.batch * c.context} tokens; fp32 step {timings['fp32'].milliseconds:.0f} ms"
     )
     print(f"{'':26}{'time':>7}{'quartiles':>16}{'target':>8}{'saved':>8}{'target':>8}")
     rows: list[dict[str, object]] = []
