@@ -94,6 +94,11 @@ MIXPREC_INLINE void amax_tiles(const BlockTask& task, const Rect& panel, Scratch
     scratch.amax[b] = largest_of(columns + c, smaller(task.tile_cols, n - c));
 }
 
+// Where a panel's first tile lies in an array of all tiles, row by row.
+MIXPREC_INLINE std::int64_t tile_index(const BlockTask& task, const Rect& panel) {
+  return panel.row_begin / task.tile_rows * ceil_div(task.x.cols, task.tile_cols) + panel.col_begin / task.tile_cols;
+}
+
 MIXPREC_INLINE void write_scales(const BlockTask& task, const Rect& panel, std::int64_t blocks, const float* scale) {
   float* target = task.block_scales + panel.row_begin / task.tile_rows * task.scale_row_stride +
                   panel.col_begin / task.tile_cols * task.scale_col_stride;
@@ -115,7 +120,12 @@ MIXPREC_INLINE void scale_tiles(const BlockTask& task, const Rect& panel, Scratc
 
 MIXPREC_INLINE void round_panel(const BlockTask& task, const Rect& panel, const RowKernels& kernels,
                                 Philox& philox, Scratch& scratch) {
-  amax_tiles(task, panel, scratch);
+  const std::int64_t tiles = ceil_div(panel.col_end - panel.col_begin, task.tile_cols);
+  if (task.block_amax) {
+    std::memcpy(scratch.amax, task.block_amax + tile_index(task, panel), static_cast<std::size_t>(tiles) * sizeof *scratch.amax);
+  } else {
+    amax_tiles(task, panel, scratch);
+  }
   scale_tiles(task, panel, scratch);
   const std::int64_t n = panel.col_end - panel.col_begin;
   for (std::int64_t r = panel.row_begin; r < panel.row_end; ++r) {
@@ -129,17 +139,34 @@ MIXPREC_INLINE void round_panel(const BlockTask& task, const Rect& panel, const 
   }
 }
 
+// body(panel): one row of tiles, at most kPiece columns (or one tile).
+template <class Body>
+MIXPREC_INLINE void for_panels(const BlockTask& task, const Rect& rect, const Body& body) {
+  const std::int64_t width = larger(kPiece / task.tile_cols, 1) * task.tile_cols;
+  for (std::int64_t r = rect.row_begin; r < rect.row_end; r += task.tile_rows)
+    for (std::int64_t c = rect.col_begin; c < rect.col_end; c += width)
+      body(Rect{r, smaller(r + task.tile_rows, rect.row_end), c, smaller(c + width, rect.col_end)});
+}
+
+// Writes the largest magnitudes of the tiles in rect; returns the largest of all.
+std::uint32_t amax_tiles_of(const BlockTask& task, const Rect& rect, std::uint32_t* block_amax) {
+  Scratch scratch;
+  std::uint32_t largest = 0;
+  for_panels(task, rect, [&](const Rect& panel) {
+    const std::int64_t tiles = ceil_div(panel.col_end - panel.col_begin, task.tile_cols);
+    amax_tiles(task, panel, scratch);
+    std::memcpy(block_amax + tile_index(task, panel), scratch.amax, static_cast<std::size_t>(tiles) * sizeof *block_amax);
+    const std::uint32_t m = largest_of(scratch.amax, tiles);
+    largest = m > largest ? m : largest;
+  });
+  return largest;
+}
+
 void round_blocks(const BlockTask& task, const Rect& rect) {
   Scratch scratch;
   const RowKernels kernels = row_kernels(task.element, task.rounding);
   Philox philox(task.random);
-  const std::int64_t width = larger(kPiece / task.tile_cols, 1) * task.tile_cols;
-  for (std::int64_t r = rect.row_begin; r < rect.row_end; r += task.tile_rows) {
-    for (std::int64_t c = rect.col_begin; c < rect.col_end; c += width) {
-      const Rect panel{r, smaller(r + task.tile_rows, rect.row_end), c, smaller(c + width, rect.col_end)};
-      round_panel(task, panel, kernels, philox, scratch);
-    }
-  }
+  for_panels(task, rect, [&](const Rect& panel) { round_panel(task, panel, kernels, philox, scratch); });
   if (task.past_caches) finish_stores();
 }
 

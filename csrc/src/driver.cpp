@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <stdexcept>
 #include <vector>
@@ -19,7 +20,7 @@ namespace {
 // Elements per thread below which a second thread costs more than it gives.
 constexpr std::int64_t kGrain = 16384;
 // Bytes of result above which stores bypass the caches: such a result would not stay in them.
-constexpr std::int64_t kPastCaches = std::int64_t{48} << 20;
+constexpr std::int64_t kPastCaches = std::int64_t{16} << 20;
 
 bool past_caches(const Matrix& x) { return x.rows * x.cols * 4 >= kPastCaches; }
 
@@ -158,30 +159,54 @@ Panels panels_for(const Matrix& x, std::int64_t tile_rows, std::int64_t tile_col
   return {rows, cols};
 }
 
-// body(rect) over the matrix in units of `panels`.
+// body(part, rect) over the matrix in units of `panels`; part < threads.
 template <class Body>
 void parallel_rects(const Matrix& x, const Panels& panels, int threads, const Body& body) {
   const std::int64_t across = ceil_div(x.cols, panels.cols);
   const std::int64_t units = across * ceil_div(x.rows, panels.rows);
-  parallel_parts(units, 1, threads, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
+  parallel_parts(units, 1, threads, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
     for (std::int64_t unit = begin; unit < end; ++unit) {
       const std::int64_t r = unit / across * panels.rows, c = unit % across * panels.cols;
-      body(Rect{r, std::min(r + panels.rows, x.rows), c, std::min(c + panels.cols, x.cols)});
+      body(part, Rect{r, std::min(r + panels.rows, x.rows), c, std::min(c + panels.cols, x.cols)});
     }
   });
+}
+
+std::int64_t tiles_of(const BlockTask& task) {
+  return ceil_div(task.x.rows, task.tile_rows) * ceil_div(task.x.cols, task.tile_cols);
+}
+
+// Magnitude bits of every tile, row by row of tiles; returns the tensor's largest magnitude.
+float find_block_amax(const BlockTask& task, std::uint32_t* block_amax, const Run& run) {
+  const LevelKernels& kernels = kernels_for(run.level);
+  std::vector<std::uint32_t> largest(static_cast<std::size_t>(std::max(1, run.threads)), 0);
+  parallel_rects(task.x, panels_for(task.x, task.tile_rows, task.tile_cols), run.threads,
+                 [&](std::int64_t part, const Rect& rect) {
+                   std::uint32_t& most = largest[static_cast<std::size_t>(part)];
+                   most = std::max(most, kernels.amax_blocks(task, rect, block_amax));
+                 });
+  return from_bits(*std::max_element(largest.begin(), largest.end()));
 }
 
 void scaled_blocks(const Matrix& x, const Cast& cast, int axis, const Random& random, const Scaled& out,
                    const Run& run) {
   const LevelKernels& kernels = kernels_for(run.level);
   BlockTask task = block_task(x, cast, axis, random, out);
+  flatten(task);
+  std::unique_ptr<std::uint32_t[]> block_amax;
+  float tensor_amax = 0.0f;
+  if (cast.rule == ScaleRule::two_level) {
+    // The pass that finds the tensor's largest magnitude keeps the tiles', which the second pass needs.
+    block_amax.reset(new std::uint32_t[static_cast<std::size_t>(tiles_of(task))]);
+    tensor_amax = find_block_amax(task, block_amax.get(), run);
+    task.block_amax = block_amax.get();
+  }
   {
     const ExactDenormals exact;
-    set_tensor_scale(task, cast, cast.rule == ScaleRule::two_level ? amax(x, run) : 0.0f, out.outer);
+    set_tensor_scale(task, cast, tensor_amax, out.outer);
   }
-  flatten(task);
   parallel_rects(task.x, panels_for(task.x, task.tile_rows, task.tile_cols), run.threads,
-                 [&](const Rect& rect) { kernels.round_blocks(task, rect); });
+                 [&](std::int64_t, const Rect& rect) { kernels.round_blocks(task, rect); });
 }
 
 }  // namespace
@@ -242,7 +267,7 @@ void scaled_both(const Matrix& x, const Cast& cast_cols, const Random& random_co
   // Each unit is cut by both casts' tiles, so that both read it while it is in the cache.
   const Panels panels = panels_for(x, std::lcm(first.tile_rows, second.tile_rows),
                                    std::lcm(first.tile_cols, second.tile_cols));
-  parallel_rects(x, panels, run.threads, [&](const Rect& rect) {
+  parallel_rects(x, panels, run.threads, [&](std::int64_t, const Rect& rect) {
     kernels.round_blocks(first, rect);
     kernels.round_blocks(second, rect);
   });
@@ -263,7 +288,7 @@ void hadamard(const Matrix& x, int size, const float* signs, int axis, bool inve
     return;
   }
   parallel_rects(x, panels_for(x, size, 1), run.threads,
-                 [&](const Rect& rect) { kernels.hadamard_panels(task, rect); });
+                 [&](std::int64_t, const Rect& rect) { kernels.hadamard_panels(task, rect); });
 }
 
 }  // namespace mixprec

@@ -18,7 +18,7 @@ namespace mixprec {
 
 const LevelKernels* MIXPREC_JOIN(MIXPREC_LEVEL, _kernels)() {
   static constexpr LevelKernels kernels{amax_range,    amax_columns, word_range,    round_all, round_rows,
-                                        round_columns, round_blocks, hadamard_rows, hadamard_panels,
+                                        round_columns, amax_tiles_of, round_blocks, hadamard_rows, hadamard_panels,
                                         encode_run, decode_run, write_bits, read_bits};
   return &kernels;
 }

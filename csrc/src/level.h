@@ -35,6 +35,7 @@ struct BlockTask {
   float* carrier;
   float* block_scales;  // null, or where tile (i, j)'s scale goes: [i * scale_row_stride + j * scale_col_stride]
   std::int64_t scale_row_stride, scale_col_stride;
+  const std::uint32_t* block_amax;  // null, or magnitude bits of every tile, row by row of tiles
   bool apply_scale;
   bool past_caches;
 };
@@ -66,6 +67,7 @@ struct LevelKernels {
   void (*round_all)(const ElementTask& task, std::int64_t begin, std::int64_t end);
   void (*round_rows)(const ElementTask& task, std::int64_t row_begin, std::int64_t row_end);
   void (*round_columns)(const ElementTask& task, std::int64_t row_begin, std::int64_t row_end);
+  std::uint32_t (*amax_blocks)(const BlockTask& task, const Rect& rect, std::uint32_t* block_amax);
   void (*round_blocks)(const BlockTask& task, const Rect& rect);
   void (*hadamard_rows)(const HadamardTask& task, std::int64_t row_begin, std::int64_t row_end);
   void (*hadamard_panels)(const HadamardTask& task, const Rect& rect);

@@ -224,3 +224,19 @@ def test_the_input_is_left_alone(backend) -> None:
     before = x.clone()
     backend.scaled_both(x, *(cast_parameters(parse_cast("nvfp4 sr")),) * 2, 1, 2)
     assert torch.equal(x, before)
+
+
+def test_results_can_go_into_given_tensors(backend) -> None:
+    x, y, z = ordinary(70, 66), torch.empty(70, 66), torch.empty(70, 66)
+    bf16, mxfp8 = cast_parameters(parse_cast("bf16")), cast_parameters(parse_cast("mxfp8"))
+    assert backend.round(x, bf16, 0, 0, out=y) is y
+    assert equal(y, backend.round(x, bf16, 0, 0))
+    assert backend.scaled(x, mxfp8, 0, 0, 0, out=y)[0] is y
+    assert equal(y, backend.scaled(x, mxfp8, 0, 0, 0)[0])
+    assert backend.scaled_both(x, mxfp8, mxfp8, 0, 0, out=(y, z))[2] is z
+    with pytest.raises(
+        ValueError, match=r"out is \[66, 70\] .*: expected a contiguous fp32 CPU tensor of shape \[70, 66\]"
+    ):
+        backend.round(x, bf16, 0, 0, out=torch.empty(66, 70))
+    with pytest.raises(ValueError, match="out shares its memory with x"):
+        backend.round(x, bf16, 0, 0, out=x)

@@ -46,22 +46,16 @@ def _forward(
     return convolution(input, weight, bias, arguments, state)
 
 
+_TRANSPOSED = {"stride": 1, "padding": 0, "output_padding": 0, "groups": 1, "dilation": 1}
+
+
 def _transposed(
-    state: ConversionState,
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: _Size = 1,
-    padding: _Size = 0,
-    output_padding: _Size = 0,
-    groups: int = 1,
-    dilation: _Size = 1,
+    state: ConversionState, input: Tensor, weight: Tensor, bias: Tensor | None = None, *geometry: _Size, **named: _Size
 ) -> Tensor:
-    dims = weight.dim() - 2
-    arguments = ConvolutionArguments(
-        stride=_tuple(stride, dims), padding=_tuple(padding, dims), dilation=_tuple(dilation, dims), transposed=True,
-        output_padding=_tuple(output_padding, dims), groups=groups,
-    )  # fmt: skip
+    given = {**_TRANSPOSED, **dict(zip(_TRANSPOSED, geometry, strict=False)), **named}
+    groups = given.pop("groups")
+    sizes = {name: _tuple(value, weight.dim() - 2) for name, value in given.items()}
+    arguments = ConvolutionArguments(transposed=True, groups=_tuple(groups, 1)[0], **sizes)
     return convolution(input, weight, bias, arguments, state)
 
 

@@ -42,12 +42,17 @@ class GemmKey:
 class GemmObserver(TorchDispatchMode):
     """Sums the FLOPs of a step's GEMMs by site, operand formats and engine.
 
-    A conversion's own functions announce the GEMM that they are about to run; a GEMM that nobody announced is
-    uncovered and is told by the path of the module that was running.
+    A conversion's own functions announce the GEMM that they are about to run. One that nobody announced is told by
+    the path of the module that was running; it is uncovered unless the recipe asked for plain fp32 there.
+
+    Args:
+        model: the root, whose paths name the GEMMs.
+        plain: paths that the recipe leaves to torch in fp32; ``None``: all of them.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, plain: frozenset[str] | None) -> None:
         super().__init__()
+        self._plain = plain
         self.flops: defaultdict[GemmKey, int] = defaultdict(int)
         self.is_on = self.was_on = False
         self._announced: tuple[str, str, tuple[str, str], str] | None = None
@@ -91,7 +96,11 @@ class GemmObserver(TorchDispatchMode):
             formats = (names[0], names[-1])
             # A backward pass runs without gradients, what it recomputes runs with them.
             recomputed = backward and torch.is_grad_enabled()
-            key = GemmKey(self.path(), func._overloadpacket.__name__, formats, "torch", False, recomputed)
+            path = self.path()
+            asked = formats == ("fp32", "fp32") and (self._plain is None or path in self._plain)
+            key = GemmKey(
+                path, func._overloadpacket.__name__, formats, "native" if asked else "torch", asked, recomputed
+            )
         else:
             site, gemm, formats, engine = announced
             forward = gemm in FORWARD_GEMMS

@@ -9,7 +9,7 @@ from torch import nn
 
 from ..specs import LossScale, Recipe, auto_recipe
 from ._device import device_of, native_here
-from ._site import ConversionState
+from ._site import SITE, ConversionState
 
 
 def resolve(recipe: Recipe, model: nn.Module) -> Recipe:
@@ -43,6 +43,10 @@ def notes_about(model: nn.Module, recipe: Recipe, state: ConversionState) -> tup
         native = ", ".join(native_here(device)) or "none below fp32"
         notes.append(
             f"recipe {recipe.name} on {_device_name(device)}: exact numbers, no gain in speed; native here: {native}"
+        )
+    if low and not any(SITE in vars(module) for module in model.modules()):
+        notes.append(
+            f"recipe {recipe.name} gave no layer of this model a cast: all of it runs in {recipe.compute_dtype}"
         )
     return tuple(notes)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -13,6 +13,8 @@ from ..specs import Cast, LayerPrecision
 if TYPE_CHECKING:
     from ._observer import GemmObserver
 
+#: Name of the instance attribute that a converted module keeps its site in.
+SITE = "_mixprec_site"
 #: Streams of random bits reserved for one site: one for each operand that may round stochastically.
 STREAMS_PER_SITE = 8
 
@@ -51,6 +53,10 @@ class ConversionState:
     def __post_init__(self) -> None:
         #: The site of functions that a model calls itself: everything in the compute dtype.
         self.functional = Site(name="", casts=OperandCasts(), stream=0, state=self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the observer: a copy of a model that is being measured is not being measured."""
+        return {**vars(self), "observer": None}
 
     @property
     def is_16bit(self) -> bool:

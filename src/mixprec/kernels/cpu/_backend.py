@@ -48,10 +48,12 @@ class CpuBackend:
     def __init__(self, level: LevelName | None = None) -> None:
         self._level = native_level(level)
 
-    def round(self, x: Tensor, parameters: CastParameters, seed: int, offset: int) -> Tensor:
-        """Every element on its own."""
+    def round(
+        self, x: Tensor, parameters: CastParameters, seed: int, offset: int, *, out: Tensor | None = None
+    ) -> Tensor:
+        """Every element on its own; into ``out`` (fp32, contiguous, no part of x) if given."""
         x = x.contiguous()
-        carrier = _empty(x.shape)
+        carrier = _result(x, out)
         _native.round(
             _matrix(x, 1, x.numel()),
             plan_of(parameters, scaled=False).cast,
@@ -61,12 +63,21 @@ class CpuBackend:
         )
         return carrier
 
-    def scaled(self, x: Tensor, parameters: CastParameters, axis: int, seed: int, offset: int) -> tuple[Tensor, Tensor]:
-        """Carrier and outer scale."""
+    def scaled(
+        self,
+        x: Tensor,
+        parameters: CastParameters,
+        axis: int,
+        seed: int,
+        offset: int,
+        *,
+        out: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Carrier and outer scale; the carrier into ``out`` (fp32, contiguous, no part of x) if given."""
         x = self._prepared(x, parameters, axis)
-        carrier, outer = _empty(x.shape), _outer(x, parameters, axis)
+        carrier, outer = _result(x, out), _outer(x, parameters, axis)
         _native.scaled(
-            _matrix(x, *x.shape),
+            _matrix(x, x.shape[0], x.shape[1]),
             plan_of(parameters, scaled=True).cast,
             axis,
             _random(seed, offset),
@@ -76,16 +87,24 @@ class CpuBackend:
         return carrier, outer
 
     def scaled_both(
-        self, x: Tensor, row: CastParameters, column: CastParameters, seed: int, offset: int
+        self,
+        x: Tensor,
+        row: CastParameters,
+        column: CastParameters,
+        seed: int,
+        offset: int,
+        *,
+        out: tuple[Tensor | None, Tensor | None] = (None, None),
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Carrier and outer scale along rows, then along columns."""
+        """Carrier and outer scale along rows, then along columns; the carriers into ``out`` if given."""
         if row.transform or column.transform:
-            return *self.scaled(x, row, 1, seed, offset), *self.scaled(x, column, 0, seed, offset + 1)
+            first_results = self.scaled(x, row, 1, seed, offset, out=out[0])
+            return *first_results, *self.scaled(x, column, 0, seed, offset + 1, out=out[1])
         x = x.contiguous()
-        first, first_outer = _empty(x.shape), _outer(x, row, 1)
-        second, second_outer = _empty(x.shape), _outer(x, column, 0)
+        first, first_outer = _result(x, out[0]), _outer(x, row, 1)
+        second, second_outer = _result(x, out[1]), _outer(x, column, 0)
         _native.scaled_both(
-            _matrix(x, *x.shape),
+            _matrix(x, x.shape[0], x.shape[1]),
             plan_of(row, scaled=True).cast,
             _random(seed, offset),
             _native.Scaled(first.data_ptr(), first_outer.data_ptr()),
@@ -109,7 +128,7 @@ class CpuBackend:
         y = _empty(shape)
         flips = _sign_vector(size, self._level) if signs else None
         address = flips.data_ptr() if flips is not None else 0
-        _native.hadamard(_matrix(x, *x.shape), size, address, axis, inverse, y.data_ptr(), self._run())
+        _native.hadamard(_matrix(x, x.shape[0], x.shape[1]), size, address, axis, inverse, y.data_ptr(), self._run())
         return y
 
     def quantize(
@@ -124,9 +143,18 @@ class CpuBackend:
         out = _native.Scaled(
             elements.data_ptr(), outer.data_ptr(), block_scales.data_ptr() if plan.blocks else 0, False
         )
-        _native.scaled(_matrix(x, *x.shape), plan.cast, axis, _random(seed, offset), out, run)
+        _native.scaled(_matrix(x, x.shape[0], x.shape[1]), plan.cast, axis, _random(seed, offset), out, run)
         codes = torch.empty(rows, _native.packed_bytes(columns, parameters.bits), dtype=torch.uint8)
-        _native.pack(elements.data_ptr(), *x.shape, axis == 0, plan.element, plan.encoding, codes.data_ptr(), run)
+        _native.pack(
+            elements.data_ptr(),
+            x.shape[0],
+            x.shape[1],
+            axis == 0,
+            plan.element,
+            plan.encoding,
+            codes.data_ptr(),
+            run,
+        )
         scales = torch.empty(block_scales.shape, dtype=torch.uint8)
         _native.encode_scales(block_scales.data_ptr(), scales.numel(), plan.rule, scales.data_ptr())
         return codes, scales, outer
@@ -184,6 +212,21 @@ def _empty(shape: Sequence[int]) -> Tensor:
     if result.nbytes >= _LARGE_RESULT:
         _native.expect_writes(result.data_ptr(), result.nbytes)
     return result
+
+
+def _result(x: Tensor, out: Tensor | None) -> Tensor:
+    """Where the rounded matrix x goes: ``out``, or fresh memory."""
+    if out is None:
+        return _empty(x.shape)
+    fits = out.shape == x.shape and out.dtype == torch.float32 and out.device.type == "cpu" and out.is_contiguous()
+    if not fits:
+        raise ValueError(
+            f"out is {list(out.shape)} {out.dtype} on {out.device} with strides {out.stride()}: "
+            f"expected a contiguous fp32 CPU tensor of shape {list(x.shape)}"
+        )
+    if out.untyped_storage().data_ptr() == x.untyped_storage().data_ptr():
+        raise ValueError("out shares its memory with x: give another tensor, or None for a fresh one")
+    return out
 
 
 def _outer(x: Tensor, parameters: CastParameters, axis: int) -> Tensor:

@@ -1,0 +1,1 @@
+"""What the parts cost, beside their peers."""
