@@ -1,5 +1,6 @@
 """All benchmarks."""
 
-from . import kernels
+from . import kernels, training_step
 
 kernels.main()
+training_step.main()

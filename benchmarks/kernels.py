@@ -9,8 +9,6 @@ Prints one table and writes it as JSON. ``out given``: into a tensor that exists
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -26,6 +24,7 @@ from mixprec.kernels import cast_parameters
 from mixprec.kernels.cpu import CpuBackend, level_names
 from mixprec.specs import parse_cast
 
+from ._machine import machine
 from ._peers import peers
 from ._timing import Timing, measure
 
@@ -71,7 +70,7 @@ def main() -> None:
         rows += _ours(exponent, CpuBackend(options.level), rounds, clock)
         if exponent == 22 and not options.quick:
             rows += _peers(exponent, clock)
-    result = {"machine": _machine(options), "import_ratio": _import_ratio(3 if options.quick else 7), "rows": rows}
+    result = {"machine": _facts(options), "import_ratio": _import_ratio(3 if options.quick else 7), "rows": rows}
     print(f"import mixprec: {result['import_ratio']:.3f} times import torch")
     Path(options.out).parent.mkdir(parents=True, exist_ok=True)
     Path(options.out).write_text(json.dumps(result, indent=1) + "\n")
@@ -145,26 +144,9 @@ def _table(title: str, timings: dict[str, Timing], exponent: int) -> list[dict[s
     return rows
 
 
-def _machine(options: argparse.Namespace) -> dict[str, object]:
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-    return {
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "threads": options.threads,
-        "clock": "processor time" if options.processor_time else "wall",
-        "level": options.level or level_names()[-1],
-        "load": load,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "system": platform.platform(),
-    }
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
+def _facts(options: argparse.Namespace) -> dict[str, object]:
+    clock = "processor time" if options.processor_time else "wall"
+    return {**machine(options.threads), "clock": clock, "level": options.level or level_names()[-1]}
 
 
 def _import_ratio(rounds: int) -> float:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .tensors import fake_quantize as fake_quantize
     from .tensors import quantize as quantize
     from .training import Session as Session
+    from .training import StepResult as StepResult
     from .training import prepare as prepare
 
 __version__ = "0.1.0"
@@ -24,6 +25,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Recipe": "specs",
     "Session": "training",
+    "StepResult": "training",
     "Workload": "compare",
     "convert": "nn",
     "error": "tensors",
@@ -33,7 +35,18 @@ _HOMES = {
     "recipe": "specs",
 }
 
-__all__ = ["Recipe", "Session", "Workload", "convert", "error", "fake_quantize", "prepare", "quantize", "recipe"]
+__all__ = [
+    "Recipe",
+    "Session",
+    "StepResult",
+    "Workload",
+    "convert",
+    "error",
+    "fake_quantize",
+    "prepare",
+    "quantize",
+    "recipe",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -65,6 +65,7 @@ def test_default_scale_skips_once_then_applies() -> None:
     results = []
     for _ in range(2):
         loss = nn.BCELoss()(model(torch.tensor([[10.0]])), torch.tensor([[0.0]]))
+        optimizer.zero_grad()
         results.append(session.step(loss, zero_grad=False))
     assert [r.applied for r in results] == [False, True]
     assert "inf" in str(results[0].reason)

@@ -49,4 +49,4 @@ def test_awkward_widths(shape: tuple[int, int], name: str) -> None:
     # Equal to an emulation that knows no padding.
     cast = "e4m3[tensor]" if name == "fp8" else "mxfp8 rceil"
     want = mixprec.fake_quantize(x, cast) @ mixprec.fake_quantize(model[0].weight.detach(), cast).t() + model[0].bias
-    torch.testing.assert_close(y, want, atol=1e-5 * float(want.abs().max()), rtol=1e-5)
+    torch.testing.assert_close(y, want, atol=1e-5 * want.abs().max().item(), rtol=1e-5)

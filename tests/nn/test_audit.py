@@ -24,7 +24,8 @@ def test_shares_of_a_gpt_step() -> None:
     assert {row.site for row in audit.rows if row.covered and row.site != "head"} == {
         f"blocks.{i}.{name}" for i in (0, 1) for name in ("attn.qkv", "attn.o", "fc1", "fc2")
     }
-    assert {row.site for row in audit.uncovered} >= {"head", "blocks.0.attn"}
+    assert {row.site for row in audit.uncovered} == {"blocks.0.attn", "blocks.1.attn"}
+    assert {(row.format, row.engine) for row in audit.rows if row.site == "head"} == {("fp32", "native")}
     assert abs(sum(audit.shares.values()) - 1) < 1e-9
     assert "blocks.0.attn" in str(audit)
     assert "mxfp8 rceil" in str(audit)
@@ -96,3 +97,14 @@ def test_buffers_are_told() -> None:
     conversion = convert(model, recipe("bf16"))
     assert conversion.audit().kept == {"1.running_mean": "float32", "1.running_var": "float32"}
     assert "no GEMM was measured" in str(conversion.audit())
+
+
+def test_fp32_is_all_as_asked_and_a_recipe_without_layers_says_so() -> None:
+    model = tiny_gpt()
+    conversion = convert(model, recipe("fp32"))
+    with conversion.measured():
+        loss_of(model, tokens()).backward()
+    assert not conversion.audit().uncovered
+    assert conversion.audit().share("fp32") == 1.0
+    convolutions = nn.Sequential(nn.Conv2d(3, 4, 3))
+    assert "gave no layer" in convert(convolutions, recipe("mxfp8")).notes[0]

@@ -132,7 +132,7 @@ def test_the_reason_names_the_first_bad_parameter_in_backward_order():
     assert result.reason == (
         "skipped: inf in gradient of fc2.weight (and of 1 more), fp16 limit 65504; loss scale 65536 -> 32768"
     )
-    assert [(e.name, e.site, e.message) for e in result.events] == [("skipped step", "fc2.weight", result.reason)]
+    assert [(e.name, e.site, e.message) for e in result.events] == [("skipped", "fc2.weight", result.reason)]
     assert str(result) == result.reason
 
 
@@ -234,6 +234,16 @@ def test_a_failed_backward_leaves_true_gradients():
     with pytest.raises(RuntimeError, match="second time"):
         session.backward(loss)
     assert torch.equal(before, session.model.fc1.weight.grad)
+
+
+def test_gradients_of_a_skipped_step_can_be_seen_and_are_not_added_to():
+    session = build(loss_scale=DYNAMIC)
+    session.step(loss_of(session) * math.inf, zero_grad=False)
+    assert not session.model.fc2.bias.grad.isfinite().all()
+    session.backward(loss_of(session))
+    assert session.model.fc2.bias.grad.isfinite().all()
+    session.backward(loss_of(session))
+    assert session.step().applied
 
 
 def test_events_are_bounded():

@@ -8,23 +8,47 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+_UNLIMITED = 10_000
 
-def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None) -> None:
+
+def print_table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str | None = None,
+    turn: bool = False,
+    console: Console | None = None,
+) -> None:
     """Print rows under a header; a heading that begins with ``>`` is right-aligned.
 
     Into a pipe or a file every cell stays on its line, whatever the width.
+
+    Args:
+        header: the headings.
+        rows: cells, one for each heading; square brackets are text, not markup.
+        title: above the table.
+        turn: on a terminal that is too narrow, turn rows into columns: many narrow columns of numbers are hard to
+            read once they wrap.
+        console: where to print; standard output by default.
     """
-    console = Console()
+    body = [tuple(row) for row in rows]
+    console = console or Console()
     if not console.is_terminal:
-        console = Console(width=10_000)
-    console.print(make_table(header, rows, title=title), crop=False, overflow="ignore")
+        console.width = _UNLIMITED
+    table = _table(header, body, title)
+    if turn and Console(width=_UNLIMITED).measure(table).maximum > console.width:
+        turned = [tuple(cells) for cells in zip(*body, strict=True)]
+        names = [name.removeprefix(">") for name in header]
+        header = (names[0], *(turned[0] if turned else ()))
+        table = _table(header, [(name, *cells) for name, cells in zip(names[1:], turned[1:], strict=False)], title)
+    console.print(table)
 
 
-def make_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None) -> Table:
-    """A table of plain text; square brackets are text, not markup."""
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]], title: str | None) -> Table:
     table = Table(title=title, title_justify="left")
-    for heading in header:
-        table.add_column(Text(heading.removeprefix(">")), justify="right" if heading.startswith(">") else "left")
+    for i, heading in enumerate(header):
+        justify = "right" if heading.startswith(">") else "left"
+        table.add_column(Text(heading.removeprefix(">")), justify=justify, overflow="fold", no_wrap=i == 0)
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*map(Text, row))
     return table

@@ -5,6 +5,7 @@ from ._comparison import Comparison
 from ._folder import recorded, recorded_recipes
 from ._loading import WorkloadSource, load_workload
 from ._machine import machine_facts, package_versions
+from ._memory import saved_activations
 from ._template import write_template
 from ._user_code import WorkloadError
 from ._workload import Workload
@@ -22,5 +23,6 @@ __all__ = [
     "package_versions",
     "recorded",
     "recorded_recipes",
+    "saved_activations",
     "write_template",
 ]

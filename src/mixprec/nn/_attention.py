@@ -6,6 +6,7 @@ same arithmetic that a native kernel with fp32 accumulation does. Only 16-bit te
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ._operands import FORMAT_OF_DTYPE
+from ._engines import FORMAT_OF_DTYPE
+from ._matmul import matmul
 from ._site import ConversionState
 
 
@@ -83,14 +85,40 @@ def attention(q: Tensor, k: Tensor, v: Tensor, arguments: AttentionArguments, st
     if state.device_type != "cpu":
         return _torch_attention(q, k, v, arguments)
     if not _flash_takes(q, k, v, arguments):
-        # Dropout, a learned mask or unusual shapes: torch's own composition, in fp32 throughout.
         with torch.autocast(state.device_type, enabled=False):
-            _announce(state, "", "attention")
-            return _torch_attention(q.float(), k.float(), v.float(), arguments).to(dtype)
-    if arguments.enable_gqa:
-        groups = q.shape[1] // k.shape[1]
-        k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
+            return _composed(q, k, v, arguments, state).to(dtype)
+    k, v = _ungrouped(q, k, v, arguments)
     return WideAttention.apply(q, k, v, _additive(arguments.attn_mask, q, k), arguments, state)  # pyright: ignore[reportReturnType]
+
+
+def _composed(q: Tensor, k: Tensor, v: Tensor, arguments: AttentionArguments, state: ConversionState) -> Tensor:
+    """Attention with dropout, a learned mask or unusual shapes: two products around an fp32 softmax.
+
+    The probabilities are rounded to the compute dtype before the second product, as fused 16-bit kernels do.
+    A row that is masked whole gives zeros, as in torch.
+    """
+    k, v = _ungrouped(q, k, v, arguments)
+    scale = 1.0 / math.sqrt(q.shape[-1]) if arguments.scale is None else arguments.scale
+    scores = matmul(q, k.transpose(-2, -1), state, wide=True).float() * scale
+    mask = arguments.attn_mask
+    if arguments.is_causal:
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask.float()
+    weights = torch.ops.aten._safe_softmax(scores, -1)
+    if arguments.dropout_p > 0.0:
+        weights = F.dropout(weights, arguments.dropout_p, training=True)
+    return matmul(weights, v, state)
+
+
+def _ungrouped(q: Tensor, k: Tensor, v: Tensor, arguments: AttentionArguments) -> tuple[Tensor, Tensor]:
+    """Keys and values with a head for each head of the queries."""
+    if not arguments.enable_gqa or q.shape[-3] == k.shape[-3] == v.shape[-3]:
+        return k, v
+    return (
+        k.repeat_interleave(q.shape[-3] // k.shape[-3], -3),
+        v.repeat_interleave(q.shape[-3] // v.shape[-3], -3),
+    )
 
 
 def _torch_attention(q: Tensor, k: Tensor, v: Tensor, arguments: AttentionArguments) -> Tensor:
@@ -127,6 +155,6 @@ def _additive(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
 
 
 def _announce(state: ConversionState, where: str, gemm: str) -> None:
-    if state.observer is not None:
+    if state.listener is not None:
         name = FORMAT_OF_DTYPE[state.compute_dtype]
-        state.observer.announce(where, gemm, (name, name), "emulated")
+        state.listener.announce(where, gemm, (name, name), "emulated")

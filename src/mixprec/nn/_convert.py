@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
-from ..specs import Recipe, load_recipe
+from ..specs import Recipe, Rule, load_recipe
 from ._audit import Audit, AuditRow, make_rows
 from ._compute_mode import ComputeMode
 from ._device import device_of, native_compute, native_here
 from ._matching import rules_by_module
-from ._modules import CONVERTED, SITE
+from ._modules import CONVERTED
 from ._observer import GemmObserver, observing
 from ._refusals import refuse_unconvertible
 from ._region import ATTRIBUTE, base_class, region_class
 from ._resolve import kept_dtypes, notes_about, resolve
-from ._site import STREAMS_PER_SITE, ConversionState, OperandCasts, Site, new_random_state
+from ._site import SITE, STREAMS_PER_SITE, ConversionState, OperandCasts, Site, new_random_state
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 _HANDLE = "_mixprec_conversion"
+_COMPILED = (
+    "the measured step was compiled by torch.compile, whose products cannot be counted: run one step of the model "
+    "before compiling it; its numbers are the eager ones bit for bit under aot_eager, and to rounding under Inductor"
+)
 
 
 def convert(model: nn.Module, recipe: Recipe | str, *, seed: int = 0) -> Conversion:
@@ -42,7 +46,6 @@ def convert(model: nn.Module, recipe: Recipe | str, *, seed: int = 0) -> Convers
     recipe = resolve(recipe if isinstance(recipe, Recipe) else load_recipe(recipe), model)
     rules = rules_by_module(model, recipe)
     state = _new_state(model, recipe, seed)
-    conversion = Conversion(model, recipe, state, notes_about(model, recipe, state))
     for index, (name, module) in enumerate(_convertible(model)):
         rule = rules.get(name)
         casts = OperandCasts.of(None if rule is None else rule.precision)
@@ -56,6 +59,7 @@ def convert(model: nn.Module, recipe: Recipe | str, *, seed: int = 0) -> Convers
         if module is model or _is_users(module):
             module.__dict__[ATTRIBUTE] = state
             module.__class__ = region_class(type(module))
+    conversion = Conversion(model, recipe, state, _left_plain(recipe, rules))
     model.__dict__[_HANDLE] = conversion
     return conversion
 
@@ -74,10 +78,13 @@ class Conversion:
         notes: what was told at conversion.
     """
 
-    def __init__(self, model: nn.Module, recipe: Recipe, state: ConversionState, notes: tuple[str, ...]) -> None:
-        self.model, self.recipe, self.state, self.notes = model, recipe, state, notes
+    def __init__(self, model: nn.Module, recipe: Recipe, state: ConversionState, plain: frozenset[str] | None) -> None:
+        self.model, self.recipe, self.state = model, recipe, state
+        self.notes = notes_about(model, recipe, state)
+        self._plain = plain
         self._step_start = state.random.clone()
         self._rows: tuple[AuditRow, ...] = ()
+        self._was_compiled = False
 
     def restore(self) -> None:
         """Give every module its own class back.
@@ -97,19 +104,21 @@ class Conversion:
     def region(self) -> Generator[None]:
         """To be entered around the backward pass: recomputed functions follow the compute dtype's rules."""
         observer = self.state.observer
-        with ComputeMode(self.state), observing(observer):
+        # A compiled forward pass cannot be observed; its backward pass alone would tell half the truth.
+        seen = observer if observer is not None and observer.was_on else None
+        with ComputeMode(self.state), observing(seen):
             yield
         if observer is not None:
             self._end_measurement(observer)
 
     def measure_next_step(self) -> None:
         """Count the GEMMs of the next forward pass and of the next backward pass inside ``region()``."""
-        self.state.observer = GemmObserver(self.model)
+        self.state.observer = GemmObserver(self.model, self._plain)
 
     @contextmanager
     def measured(self) -> Generator[None]:
         """Count all GEMMs of the forward and backward pass inside, for a loop that is not a session's."""
-        observer = self.state.observer = GemmObserver(self.model)
+        observer = self.state.observer = GemmObserver(self.model, self._plain)
         try:
             with observer:
                 yield
@@ -118,7 +127,8 @@ class Conversion:
 
     def audit(self) -> Audit:
         """Format and engine of every GEMM of the last measured step."""
-        return Audit(recipe=self.recipe.name, rows=self._rows, kept=kept_dtypes(self.model), notes=self.notes)
+        notes = (*self.notes, _COMPILED) if self._was_compiled else self.notes
+        return Audit(recipe=self.recipe.name, rows=self._rows, kept=kept_dtypes(self.model), notes=notes)
 
     def begin_step(self) -> None:
         """Remember the random bits' position: a step that is discarded consumes none."""
@@ -143,6 +153,7 @@ class Conversion:
 
     def _end_measurement(self, observer: GemmObserver) -> None:
         self._rows = make_rows(observer.flops)
+        self._was_compiled = not observer.was_on
         self.state.observer = None
 
 
@@ -179,6 +190,15 @@ def _refuse_missing_engine(recipe: Recipe, device: torch.device) -> None:
             f"recipe {recipe.name}: engine 'native' for {recipe.compute_dtype} on {device}: native here: {native}; "
             "use engine = 'auto' or 'emulated'"
         )
+
+
+def _left_plain(recipe: Recipe, rules: Mapping[str, Rule]) -> frozenset[str] | None:
+    """The layers that the recipe leaves to torch in fp32; ``None`` where it gives no layer a cast."""
+    if recipe.compute_dtype != "fp32":
+        return frozenset()
+    if all(rule.precision is None for rule in recipe.rules):
+        return None
+    return frozenset(name for name, rule in rules.items() if rule.precision is None)
 
 
 def _convertible(model: nn.Module) -> list[tuple[str, nn.Module]]:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._engines import exactly
-from ._operands import FORMAT_OF_DTYPE, rounded_to
+from ._engines import FORMAT_OF_DTYPE, exactly
+from ._operands import rounded_to
 from ._site import ConversionState
 
 
@@ -61,7 +61,7 @@ class ConvolutionFunction(torch.autograd.Function):
         dx = dw = db = None
         with torch.autocast(state.device_type, enabled=False):
             g_c = grad.to(state.compute_dtype)
-            sizes = None if bias is None else bias[1]
+            sizes: list[int] | None = None if bias is None else bias[1]
             if needs_x and state.native_compute:
                 _announce(state, ctx.where, "dgrad", "native")
                 dx = _gradients(g_c, x_c, weight.to(x_c.dtype), sizes, ctx.arguments, (True, False, False))[0]
@@ -77,7 +77,7 @@ class ConvolutionFunction(torch.autograd.Function):
                 grads = _gradients(*wide, sizes, ctx.arguments, (needs_x, needs_w, needs_b))
                 dx = grads[0] if needs_x else dx
                 dw = grads[1].to(weight.dtype) if needs_w else None
-                db = grads[2].to(bias[0]) if needs_b else None
+                db = grads[2].to(bias[0]) if needs_b and bias is not None else None
             if dx is not None:
                 dx = dx.to(state.compute_dtype).to(x_dtype)
         return dx, dw, db, None, None
@@ -116,6 +116,6 @@ def _gradients(
 
 
 def _announce(state: ConversionState, where: str, gemm: str, engine: str) -> None:
-    if state.observer is not None:
+    if state.listener is not None:
         name = FORMAT_OF_DTYPE[state.compute_dtype]
-        state.observer.announce(where, gemm, (name, name), engine)
+        state.listener.announce(where, gemm, (name, name), engine)

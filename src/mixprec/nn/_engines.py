@@ -13,6 +13,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from .. import kernels
+
 Result = TypeVar("Result")
 
 
@@ -27,11 +29,19 @@ class Operand:
 
 @dataclass(frozen=True, kw_only=True)
 class Product:
-    """One GEMM to run: ``a_MK @ b_KN`` in ``out_dtype``, under the engine that the conversion chose."""
+    """One GEMM to run, ``a_MK @ b_KN``, under the engine that the conversion chose.
+
+    Attributes:
+        native_compute: whether the device multiplies the compute dtype.
+        native_fp8: whether the device multiplies FP8.
+        out_dtype: what the sums are rounded to, once.
+        held_in_fp32: whether the rounded values are wanted in an fp32 tensor.
+    """
 
     native_compute: bool
     native_fp8: bool
     out_dtype: torch.dtype
+    held_in_fp32: bool = False
 
 
 def engine_name(a: Operand, b: Operand, product: Product) -> str:
@@ -60,13 +70,20 @@ def multiply(a: Operand, b: Operand, product: Product, bias_N: Tensor | None = N
         if _runs_native_fp8(a, b, product):
             return _native_fp8(a, b, product, bias_N)
         if product.out_dtype == a.carrier.dtype:
-            return _matrix_product(a.carrier, b.carrier, bias_N)
+            y_MN = _matrix_product(a.carrier, b.carrier, bias_N)
+            return y_MN.float() if product.held_in_fp32 else y_MN
     y_MN = _wide_product(a.carrier, b.carrier, None if _scaled(a, b) else bias_N)
     for outer in (a.outer, b.outer):
         if outer is not None:
             y_MN = y_MN.mul_(outer)
     if bias_N is not None and _scaled(a, b):
         y_MN = y_MN.add_(bias_N.float())
+    return _rounded_once(y_MN, product)
+
+
+def _rounded_once(y_MN: Tensor, product: Product) -> Tensor:
+    if product.held_in_fp32 and product.out_dtype != torch.float32:
+        return kernels.round(y_MN, FORMAT_OF_DTYPE[product.out_dtype])
     return y_MN.to(product.out_dtype)
 
 
@@ -76,10 +93,10 @@ def _scaled(a: Operand, b: Operand) -> bool:
 
 def _is_rounded(operand: Operand) -> bool:
     """Whether the carrier stands for a narrower format than its dtype."""
-    return operand.format not in _DTYPE_FORMATS or _DTYPE_FORMATS[operand.format] != operand.carrier.dtype
+    return FORMAT_OF_DTYPE[operand.carrier.dtype] != operand.format
 
 
-_DTYPE_FORMATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+FORMAT_OF_DTYPE = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
 def _matrix_product(a_MK: Tensor, b_KN: Tensor, bias_N: Tensor | None) -> Tensor:
@@ -163,4 +180,4 @@ def _native_fp8(a: Operand, b: Operand, product: Product, bias_N: Tensor | None)
     )
     if bias_N is not None:
         y_MN = y_MN.add_(bias_N.float())
-    return y_MN.to(product.out_dtype)
+    return _rounded_once(y_MN, product)

@@ -11,32 +11,21 @@ from torch import Tensor
 
 from ..formats import get_format
 from ..formats import round as round_scalar
+from ._addmm import addbmm, addmm, addmv, baddbmm
 from ._attention import AttentionArguments, attention
 from ._convolution_calls import CONVOLUTIONS
+from ._dtype_plumbing import PLUMBING, Function, Handler, in_fp32, leaves_fp16, spelled, widened
 from ._einsum import einsum
+from ._engines import FORMAT_OF_DTYPE
 from ._linear import linear
 from ._matmul import matmul
-from ._operands import FORMAT_OF_DTYPE
 from ._recurrent import recurrent
 from ._rules import fp32_functions
 from ._site import ConversionState
 
-Function = Callable[..., Any]
-Handler = Callable[[ConversionState, Function, tuple[Any, ...], dict[str, Any]], Any]
 _16_BIT = (torch.float16, torch.bfloat16)
-
-
-def _in_fp32(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return func(*(widened(a) for a in args), **{name: widened(v) for name, v in kwargs.items()})
-
-
-def widened(value: Any) -> Any:
-    """16-bit tensors in fp32; lists and tuples of them likewise; anything else as it is."""
-    if isinstance(value, Tensor):
-        return value.float() if value.dtype in _16_BIT else value
-    if type(value) in (list, tuple):
-        return type(value)(widened(v) for v in value)
-    return value
+#: Arguments that fix where or in which dtype a result is wanted: such a call is left as it is, as autocast leaves it.
+_OWN_RESULT = {"out", "out_dtype"}
 
 
 def _linear(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
@@ -51,13 +40,26 @@ def _linear_call(state: ConversionState, input: Tensor, weight: Tensor, bias: Te
 
 
 def _matmul(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-    if kwargs:
-        return _wide(state, func, args, kwargs)
-    return matmul(args[0], args[1], state)
+    if not _OWN_RESULT.isdisjoint(kwargs):
+        return func(*args, **kwargs)
+    named = dict(kwargs)  # the second operand's name differs: other, mat2, vec
+    first = args[0] if args else named.pop("input")
+    return matmul(first, args[1] if len(args) > 1 else next(iter(named.values())), state)
 
 
 def _rmatmul(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     return matmul(args[1], args[0], state)
+
+
+def _plus_product(rule: Callable[..., Tensor]) -> Handler:
+    """Of a product plus a tensor, whose own signature ``rule`` has behind the state."""
+
+    def handle(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not _OWN_RESULT.isdisjoint(kwargs) or not (args and isinstance(args[0], Tensor)):
+            return func(*args, **kwargs)  # torch's deprecated order puts numbers first
+        return rule(state, *args, **kwargs)
+
+    return handle
 
 
 def _einsum(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
@@ -103,7 +105,7 @@ def _normalization(state: ConversionState, func: Function, args: tuple[Any, ...]
     if state.device_type == "cpu" and func is not F.rms_norm and func is not torch.rms_norm:
         return func(*args, **kwargs)  # the CPU's kernels do just that for a 16-bit input with fp32 parameters
     with torch.autocast(state.device_type, enabled=False):
-        return _in_fp32(state, func, args, kwargs).to(x.dtype)
+        return in_fp32(state, func, args, kwargs).to(x.dtype)
 
 
 def _embedding(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
@@ -126,24 +128,17 @@ def _addition(state: ConversionState, func: Function, args: tuple[Any, ...], kwa
         # An additive mask (a constant) of fp16's lowest value plus a score overflows in fp16: the row becomes -inf.
         if a.dtype == b.dtype == torch.float16 and not (a.requires_grad and b.requires_grad):
             return func(a.float(), b.float(), **kwargs)
-    elif _vanishes(b if isinstance(a, Tensor) else a, a if isinstance(a, Tensor) else b):
+    elif leaves_fp16(b if isinstance(a, Tensor) else a, a if isinstance(a, Tensor) else b):
         return func(widened(a), widened(b), **kwargs)
     return func(*args, **kwargs)
-
-
-def _vanishes(constant: Any, x: Any) -> bool:
-    """Whether a constant (an epsilon, a mask's -1e9) leaves fp16's normal range."""
-    if not isinstance(constant, (int, float)) or not isinstance(x, Tensor) or x.dtype != torch.float16:
-        return False
-    return constant != 0 and not (2.0**-14 <= abs(constant) <= 65504.0) and abs(constant) != float("inf")
 
 
 def _fill(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``masked_fill`` and ``where`` with a constant that fp16 cannot hold."""
     values = (*args, *kwargs.values())
     tensors = [v for v in values if isinstance(v, Tensor) and v.dtype == torch.float16]
-    if tensors and any(_vanishes(v, tensors[0]) for v in values):
-        return _in_fp32(state, func, args, kwargs)
+    if tensors and any(leaves_fp16(v, tensors[0]) for v in values):
+        return in_fp32(state, func, args, kwargs)
     return func(*args, **kwargs)
 
 
@@ -154,7 +149,7 @@ def _clamp(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs
     if x.dtype in _16_BIT:
         grid = get_format(FORMAT_OF_DTYPE[x.dtype])
         if any(abs(v) != float("inf") and round_scalar(grid, float(v)) != v for v in bounds):
-            return _in_fp32(state, func, args, kwargs)
+            return in_fp32(state, func, args, kwargs)
     return func(*args, **kwargs)
 
 
@@ -170,32 +165,32 @@ def _join(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs:
     return func(*args, **kwargs)
 
 
-def _spelled(names: str, *owners: Any) -> Iterable[Function]:
-    """Every function of these names that torch has in the owners."""
-    return [getattr(owner, name) for owner in owners for name in names.split() if hasattr(owner, name)]
-
-
 def _table() -> Mapping[Function, Handler]:
-    table: dict[Function, Handler] = dict.fromkeys(fp32_functions(), _in_fp32)
+    table: dict[Function, Handler] = dict.fromkeys(fp32_functions(), in_fp32)
     groups: tuple[tuple[Handler, Iterable[Function]], ...] = (
         (_linear, [F.linear]),
-        (_matmul, _spelled("matmul mm bmm mv __matmul__", torch, torch.Tensor)),
+        (_matmul, [*spelled("matmul mm bmm mv __matmul__", torch, torch.Tensor), torch.linalg.matmul]),
         (_rmatmul, [torch.Tensor.__rmatmul__]),
         (_einsum, [torch.einsum]),
-        (_wide, _spelled("addmm addbmm baddbmm addmv chain_matmul tensordot lstm_cell gru_cell", torch, torch.Tensor)),
-        (_wide, [*_spelled("rnn_tanh_cell rnn_relu_cell", torch), F.bilinear, torch.linalg.multi_dot]),
+        (_plus_product(addmm), spelled("addmm", torch, torch.Tensor)),
+        (_plus_product(addmv), spelled("addmv", torch, torch.Tensor)),
+        (_plus_product(addbmm), spelled("addbmm", torch, torch.Tensor)),
+        (_plus_product(baddbmm), spelled("baddbmm", torch, torch.Tensor)),
+        (_wide, spelled("chain_matmul tensordot lstm_cell gru_cell", torch, torch.Tensor)),
+        (_wide, [*spelled("rnn_tanh_cell rnn_relu_cell", torch), F.bilinear, torch.linalg.multi_dot]),
         (_attention, [F.scaled_dot_product_attention]),
-        (_recurrent, _spelled("lstm gru rnn_tanh rnn_relu", torch)),
-        (_normalization, _spelled("layer_norm group_norm rms_norm", F, torch)),
+        (_recurrent, spelled("lstm gru rnn_tanh rnn_relu", torch)),
+        (_normalization, spelled("layer_norm group_norm rms_norm", F, torch)),
         (_embedding, [F.embedding]),
-        (_addition, _spelled("add sub __add__ __radd__ __sub__ __rsub__ rsub", torch, torch.Tensor)),
-        (_fill, _spelled("masked_fill where", torch, torch.Tensor)),
-        (_clamp, _spelled("clamp clip clamp_min clamp_max", torch, torch.Tensor)),
-        (_join, _spelled("cat concat concatenate stack", torch)),
+        (_addition, spelled("add sub __add__ __radd__ __sub__ __rsub__ rsub", torch, torch.Tensor)),
+        (_fill, [*spelled("masked_fill where nan_to_num", torch, torch.Tensor), F.pad]),
+        (_clamp, spelled("clamp clip clamp_min clamp_max", torch, torch.Tensor)),
+        (_join, spelled("cat concat concatenate stack", torch)),
     )
     for handler, functions in groups:
         table.update(dict.fromkeys(functions, handler))
     table.update(CONVOLUTIONS)
+    table.update(PLUMBING)
     return table
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._engines import Operand, Product, engine_name, multiply
-from ._operands import FORMAT_OF_DTYPE, Randomness, cast_both, cast_operand, rounded_to, transposed
+from ._engines import FORMAT_OF_DTYPE, Operand, Product, engine_name, multiply
+from ._operands import CastContext, cast_both, cast_operand, rounded_to, transposed
 from ._site import OperandCast, Site
 
 # Offsets of the operands' random streams within a site.
@@ -31,14 +31,14 @@ class LinearFunction(torch.autograd.Function):
             dtype = state.compute_dtype
             # The compute dtype's copy of the input is what the backward pass keeps.
             x_c = x_MK.to(dtype)
-            bits = Randomness(state=state.drawn, stream=site.stream + _INPUT)
+            context = _context(site, state.drawn, _INPUT)
             saves_cast = not state.is_16bit and casts.wgrad_input is not None
             if saves_cast:
-                x, x_wgrad = cast_both(x_c, casts.fprop_input, casts.wgrad_input, bits)
+                x, x_wgrad = cast_both(x_c, casts.fprop_input, casts.wgrad_input, context)
             else:
-                x, x_wgrad = cast_operand(x_c, casts.fprop_input, 1, bits), None
+                x, x_wgrad = cast_operand(x_c, casts.fprop_input, 1, context), None
             w = _weight_operand(weight_NK, casts.fprop_weight, 1, site, _WEIGHT, state.drawn)
-            y_MN = _run(site, "fprop", x, transposed(w), dtype, _bias(bias_N, site))
+            y_MN = _run(site, "fprop", x, transposed(w), _product(site, dtype), _bias(bias_N, site))
         ctx.site, ctx.dtypes = site, (x_MK.dtype, None if bias_N is None else bias_N.dtype)
         ctx.kept = None if x_wgrad is None else x_wgrad.format
         keeps_input = ctx.needs_input_grad[1]
@@ -56,18 +56,18 @@ class LinearFunction(torch.autograd.Function):
         dx = dw = db = None
         with torch.autocast(site.state.device_type, enabled=False):
             g_c = grad_MN.to(dtype)
-            bits = Randomness(state=drawn, stream=site.stream + _GRAD)
-            g, g_wgrad = _grad_operands(g_c, site, bits, needs_x, needs_w)
+            context = _context(site, drawn, _GRAD)
+            g, g_wgrad = _grad_operands(g_c, site, context, needs_x, needs_w)
             if g is not None:
                 w = _weight_operand(weight_NK, casts.dgrad_weight, 0, site, _WEIGHT_BACKWARD, drawn)
-                dx = _run(site, "dgrad", g, w, dtype, None).to(x_dtype)
+                product = _product(site, dtype, held_in_fp32=x_dtype == torch.float32)
+                dx = _run(site, "dgrad", g, w, product).to(x_dtype)
             if g_wgrad is not None:
                 if ctx.kept is None:
-                    x_bits = Randomness(state=drawn, stream=site.stream + _INPUT + 1)
-                    x = cast_operand(kept, casts.wgrad_input, 0, x_bits)
+                    x = cast_operand(kept, casts.wgrad_input, 0, _context(site, drawn, _INPUT).next())
                 else:
                     x = Operand(kept, outer, ctx.kept)
-                dw = _run(site, "wgrad", transposed(g_wgrad), x, torch.float32, None).to(weight_NK.dtype)
+                dw = _run(site, "wgrad", transposed(g_wgrad), x, _product(site, torch.float32)).to(weight_NK.dtype)
             if needs_b:
                 db = g_c.sum(0, dtype=torch.float32).to(bias_dtype)
         return dx, dw, db, None
@@ -86,7 +86,7 @@ def _weight_operand(
         dtype = site.state.compute_dtype
         rounded = rounded_to(w_NK, dtype, wide=not site.state.native_compute)
         return Operand(rounded, None, FORMAT_OF_DTYPE[dtype])
-    return cast_operand(w_NK, cast, axis, Randomness(state=drawn, stream=site.stream + stream))
+    return cast_operand(w_NK, cast, axis, _context(site, drawn, stream))
 
 
 def _bias(bias_N: Tensor | None, site: Site) -> Tensor | None:
@@ -95,21 +95,30 @@ def _bias(bias_N: Tensor | None, site: Site) -> Tensor | None:
 
 
 def _grad_operands(
-    g_MN: Tensor, site: Site, bits: Randomness, needs_x: bool, needs_w: bool
+    g_MN: Tensor, site: Site, context: CastContext, needs_x: bool, needs_w: bool
 ) -> tuple[Operand | None, Operand | None]:
     casts = site.casts
     if needs_x and needs_w:
-        return cast_both(g_MN, casts.dgrad_grad_output, casts.wgrad_grad_output, bits)
-    second = Randomness(state=bits.state, stream=bits.stream + 1)
+        return cast_both(g_MN, casts.dgrad_grad_output, casts.wgrad_grad_output, context)
     return (
-        cast_operand(g_MN, casts.dgrad_grad_output, 1, bits) if needs_x else None,
-        cast_operand(g_MN, casts.wgrad_grad_output, 0, second) if needs_w else None,
+        cast_operand(g_MN, casts.dgrad_grad_output, 1, context) if needs_x else None,
+        cast_operand(g_MN, casts.wgrad_grad_output, 0, context.next()) if needs_w else None,
     )
 
 
-def _run(site: Site, gemm: str, a: Operand, b: Operand, dtype: torch.dtype, bias_N: Tensor | None) -> Tensor:
+def _context(site: Site, drawn: Tensor, stream: int) -> CastContext:
+    return CastContext(random=drawn, stream=site.stream + stream, wide=not site.state.native_compute)
+
+
+def _product(site: Site, dtype: torch.dtype, *, held_in_fp32: bool = False) -> Product:
     state = site.state
-    product = Product(native_compute=state.native_compute, native_fp8=state.native_fp8, out_dtype=dtype)
-    if state.observer is not None:
-        state.observer.announce(site.name, gemm, (a.format, b.format), engine_name(a, b, product))
+    return Product(
+        native_compute=state.native_compute, native_fp8=state.native_fp8, out_dtype=dtype, held_in_fp32=held_in_fp32
+    )
+
+
+def _run(site: Site, gemm: str, a: Operand, b: Operand, product: Product, bias_N: Tensor | None = None) -> Tensor:
+    observer = site.state.listener
+    if observer is not None:
+        observer.announce(site.name, gemm, (a.format, b.format), engine_name(a, b, product))
     return multiply(a, b, product, bias_N)

@@ -7,23 +7,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._engines import exactly
-from ._operands import FORMAT_OF_DTYPE
+from ._engines import FORMAT_OF_DTYPE, exactly
 from ._site import ConversionState
 
 
 class BatchedProduct(torch.autograd.Function):
-    """``a_BMK @ b_BKN`` of 16-bit values with fp32 sums, rounded once; keeps the 16-bit operands."""
+    """``a_BMK @ b_BKN`` of 16-bit values with fp32 sums, rounded once unless ``wide``; keeps the 16-bit operands."""
 
     @staticmethod
-    def forward(ctx: Any, a_BMK: Tensor, b_BKN: Tensor, state: ConversionState) -> Tensor:
+    def forward(ctx: Any, a_BMK: Tensor, b_BKN: Tensor, state: ConversionState, wide: bool) -> Tensor:
         ctx.save_for_backward(a_BMK, b_BKN)
         ctx.state, ctx.where = state, state.where()
         with torch.autocast(state.device_type, enabled=False):
-            return _product(a_BMK, b_BKN, state, (ctx.where, "fprop"))
+            return _product(a_BMK, b_BKN, state, (ctx.where, "fprop"), wide)
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, Tensor | None, None]:
+    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, Tensor | None, None, None]:
         (grad_BMN,) = grad_outputs
         a_BMK, b_BKN = ctx.saved_tensors
         state = ctx.state
@@ -34,24 +33,29 @@ class BatchedProduct(torch.autograd.Function):
                 da = _product(g_BMN, b_BKN.transpose(1, 2), state, (ctx.where, "dgrad"))
             if ctx.needs_input_grad[1]:
                 db = _product(a_BMK.transpose(1, 2), g_BMN, state, (ctx.where, "wgrad"))
-        return da, db, None
+        return da, db, None, None
 
 
-def _product(a_BMK: Tensor, b_BKN: Tensor, state: ConversionState, label: tuple[str, str]) -> Tensor:
+def _product(
+    a_BMK: Tensor, b_BKN: Tensor, state: ConversionState, label: tuple[str, str], wide: bool = False
+) -> Tensor:
     name = FORMAT_OF_DTYPE[state.compute_dtype]
-    if state.observer is not None:
-        engine = "native" if state.native_compute else "emulated"
-        state.observer.announce(*label, (name, name), engine)
-    if state.native_compute:
-        return torch.bmm(a_BMK, b_BKN)
-    return exactly(torch.bmm, a_BMK.float(), b_BKN.float()).to(state.compute_dtype)
+    # torch's CPU product of 16-bit operands rounds its result; a CUDA device can give the fp32 sums.
+    native = state.native_compute and (not wide or a_BMK.device.type == "cuda")
+    if state.listener is not None:
+        state.listener.announce(*label, (name, name), "native" if native else "emulated")
+    if native:
+        return torch.bmm(a_BMK, b_BKN, out_dtype=torch.float32) if wide else torch.bmm(a_BMK, b_BKN)
+    y_BMN = exactly(torch.bmm, a_BMK.float(), b_BKN.float())
+    return y_BMN if wide else y_BMN.to(state.compute_dtype)
 
 
-def matmul(a: Tensor, b: Tensor, state: ConversionState) -> Tensor:
+def matmul(a: Tensor, b: Tensor, state: ConversionState, *, wide: bool = False) -> Tensor:
     """``torch.matmul(a, b)`` with its broadcasting, operands rounded to the compute dtype.
 
-    A product whose reduction has length one is an outer product, not a GEMM: it stays in the dtype of its
-    operands (positions times frequencies of a rotary table would lose their low digits).
+    The sums are rounded once, or stay in fp32 where they are wanted ``wide``. A product whose reduction has length
+    one is an outer product, not a GEMM: it stays in the dtype of its operands (positions times frequencies of a
+    rotary table would lose their low digits).
     """
     dtype = state.compute_dtype
     if a.dim() == 0 or b.dim() == 0 or a.shape[-1] == 1:
@@ -61,7 +65,7 @@ def matmul(a: Tensor, b: Tensor, state: ConversionState) -> Tensor:
     batch = torch.broadcast_shapes(a2.shape[:-2], b2.shape[:-2])
     a3 = a2.expand(*batch, *a2.shape[-2:]).reshape(-1, *a2.shape[-2:])
     b3 = b2.expand(*batch, *b2.shape[-2:]).reshape(-1, *b2.shape[-2:])
-    product: Any = BatchedProduct.apply(a3, b3, state)
+    product: Any = BatchedProduct.apply(a3, b3, state, wide)
     y = product.reshape(*batch, a2.shape[-2], b2.shape[-1])
     if b.dim() == 1:
         y = y.squeeze(-1)

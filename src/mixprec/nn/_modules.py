@@ -12,8 +12,6 @@ from ._compute_mode import is_active
 from ._linear import linear
 from ._site import Site
 
-SITE = "_mixprec_site"
-
 
 class MixedLinear(nn.Linear):
     """``nn.Linear`` whose three GEMMs take the operands that its site's casts give."""

@@ -42,14 +42,19 @@ class GemmKey:
 class GemmObserver(TorchDispatchMode):
     """Sums the FLOPs of a step's GEMMs by site, operand formats and engine.
 
-    A conversion's own functions announce the GEMM that they are about to run; a GEMM that nobody announced is
-    uncovered and is told by the path of the module that was running.
+    A conversion's own functions announce the GEMM that they are about to run. One that nobody announced is told by
+    the path of the module that was running; it is uncovered unless the recipe asked for plain fp32 there.
+
+    Args:
+        model: the root, whose paths name the GEMMs.
+        plain: paths that the recipe leaves to torch in fp32; ``None``: all of them.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, plain: frozenset[str] | None) -> None:
         super().__init__()
+        self._plain = plain
         self.flops: defaultdict[GemmKey, int] = defaultdict(int)
-        self.is_on = False
+        self.is_on = self.was_on = False
         self._announced: tuple[str, str, tuple[str, str], str] | None = None
         self._tracker = ModuleTracker()
         # The tracker names modules from the first one that it sees called; the root's call has begun by then.
@@ -63,7 +68,7 @@ class GemmObserver(TorchDispatchMode):
         self._announced = (site, gemm, formats, engine)
 
     def __enter__(self) -> GemmObserver:
-        self.is_on = True
+        self.is_on = self.was_on = True
         self._tracker.__enter__()
         return super().__enter__()
 
@@ -91,7 +96,11 @@ class GemmObserver(TorchDispatchMode):
             formats = (names[0], names[-1])
             # A backward pass runs without gradients, what it recomputes runs with them.
             recomputed = backward and torch.is_grad_enabled()
-            key = GemmKey(self.path(), func._overloadpacket.__name__, formats, "torch", False, recomputed)
+            path = self.path()
+            asked = formats == ("fp32", "fp32") and (self._plain is None or path in self._plain)
+            key = GemmKey(
+                path, func._overloadpacket.__name__, formats, "native" if asked else "torch", asked, recomputed
+            )
         else:
             site, gemm, formats, engine = announced
             forward = gemm in FORWARD_GEMMS

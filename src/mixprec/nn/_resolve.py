@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import nn
 
-from ..specs import Recipe, auto_recipe
+from ..specs import LossScale, Recipe, auto_recipe
 from ._device import device_of, native_here
-from ._site import ConversionState
+from ._site import SITE, ConversionState
 
 
 def resolve(recipe: Recipe, model: nn.Module) -> Recipe:
@@ -15,7 +17,12 @@ def resolve(recipe: Recipe, model: nn.Module) -> Recipe:
     if recipe.name != "auto":
         return recipe
     device = device_of(model)
-    return auto_recipe(native_here(device), _device_name(device))
+    chosen = auto_recipe(native_here(device), _device_name(device))
+    scale = chosen.loss_scale if recipe.loss_scale == LossScale() else recipe.loss_scale
+    engine = chosen.engine if recipe.engine == "auto" else recipe.engine
+    return replace(
+        chosen, rules=recipe.rules, residual=recipe.residual, loss_scale=scale, weights=recipe.weights, engine=engine
+    )
 
 
 def _device_name(device: torch.device) -> str:
@@ -36,6 +43,10 @@ def notes_about(model: nn.Module, recipe: Recipe, state: ConversionState) -> tup
         native = ", ".join(native_here(device)) or "none below fp32"
         notes.append(
             f"recipe {recipe.name} on {_device_name(device)}: exact numbers, no gain in speed; native here: {native}"
+        )
+    if low and not any(SITE in vars(module) for module in model.modules()):
+        notes.append(
+            f"recipe {recipe.name} gave no layer of this model a cast: all of it runs in {recipe.compute_dtype}"
         )
     return tuple(notes)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -13,6 +13,8 @@ from ..specs import Cast, LayerPrecision
 if TYPE_CHECKING:
     from ._observer import GemmObserver
 
+#: Name of the instance attribute that a converted module keeps its site in.
+SITE = "_mixprec_site"
 #: Streams of random bits reserved for one site: one for each operand that may round stochastically.
 STREAMS_PER_SITE = 8
 
@@ -52,14 +54,23 @@ class ConversionState:
         #: The site of functions that a model calls itself: everything in the compute dtype.
         self.functional = Site(name="", casts=OperandCasts(), stream=0, state=self)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the observer: a copy of a model that is being measured is not being measured."""
+        return {**vars(self), "observer": None}
+
     @property
     def is_16bit(self) -> bool:
         """Whether the compute dtype is narrower than fp32."""
         return self.compute_dtype != torch.float32
 
+    @property
+    def listener(self) -> GemmObserver | None:
+        """The observer, or ``None`` where nobody can be told: a compiler's trace must not change what is outside it."""
+        return None if torch.compiler.is_compiling() else self.observer
+
     def where(self) -> str:
         """The path of the running module, for whoever observes the step."""
-        return "" if self.observer is None else self.observer.path()
+        return "" if self.listener is None else self.listener.path()
 
     def draw(self) -> None:
         """Give the forward pass that starts now random bits of its own."""

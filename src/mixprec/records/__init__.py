@@ -3,9 +3,10 @@
 from ._headline import headline
 from ._lines import read_records, write_records
 from ._paired import Gap, Metric
+from ._recipe_records import RecipeRecords, group_by_recipe
 from ._summarize import summarize
 from ._summary import RecipeSummary, RunStatus, SeedRun, Summary
-from ._tables import EMULATED_NOTE, Table, metrics_table, summary_table
+from ._tables import EMULATED_NOTE, Table, metrics_table, seeds_table, summary_table
 from ._types import (
     RECORD_TYPES,
     SCHEMA_VERSION,
@@ -21,9 +22,11 @@ from ._types import (
     Status,
     StepRecord,
 )
+from ._wording import NOTHING, count, percent
 
 __all__ = [
     "EMULATED_NOTE",
+    "NOTHING",
     "RECORD_TYPES",
     "SCHEMA_VERSION",
     "ComparisonRecord",
@@ -35,6 +38,7 @@ __all__ = [
     "Gap",
     "MemoryRecord",
     "Metric",
+    "RecipeRecords",
     "RecipeSummary",
     "Record",
     "RunEndRecord",
@@ -44,9 +48,13 @@ __all__ = [
     "StepRecord",
     "Summary",
     "Table",
+    "count",
+    "group_by_recipe",
     "headline",
     "metrics_table",
+    "percent",
     "read_records",
+    "seeds_table",
     "summarize",
     "summary_table",
     "write_records",

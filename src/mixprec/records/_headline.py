@@ -5,7 +5,7 @@ from __future__ import annotations
 from ._paired import Gap, Metric
 from ._summary import RecipeSummary, SeedRun, Summary
 from ._tables import EMULATED_NOTE
-from ._wording import count, duration, number, percent, signed, size
+from ._wording import count, difference, duration, number, percent, size
 
 
 def headline(row: RecipeSummary, summary: Summary) -> str:
@@ -27,14 +27,14 @@ def headline(row: RecipeSummary, summary: Summary) -> str:
         'has a loss of 2.1020; its gap to fp32, +0.0020, is not resolved at 3 seeds (−0.0228 to +0.0268 fits).'
     """
     is_baseline = row.recipe == summary.baseline
-    parts = [_quality(row, summary), *([_baseline_costs(row)] if is_baseline else _costs(row, summary.baseline))]
+    sentences = [_quality(row, summary), _baseline_costs(row) if is_baseline else _costs(row, summary.baseline)]
     if row.skipped_steps:
-        parts.append(f"{row.skipped_steps} of {row.steps} steps were skipped")
+        sentences.append(f"{row.skipped_steps} of {row.steps} steps were skipped")
     if row.uncovered:
-        parts.append(f"{count(len(row.uncovered), 'GEMM')} ran outside the recipe")
+        sentences.append(f"{count(len(row.uncovered), 'GEMM')} ran outside the recipe")
     if row.emulated:
-        parts.append(EMULATED_NOTE)
-    return "; ".join(part for part in parts if part) + "."
+        sentences.append(EMULATED_NOTE)
+    return ". ".join(sentence for sentence in sentences if sentence) + "."
 
 
 def _quality(row: RecipeSummary, summary: Summary) -> str:
@@ -78,7 +78,7 @@ def _against(metric: Metric, baseline: str) -> str:
     if gap.identical:
         return f"ends at exactly {baseline}'s loss, {loss}"
     if gap.seeds == 1:
-        return f"has a loss of {loss}; its gap to {baseline}, {signed(gap.mean)}, is not resolved at 1 seed"
+        return f"has a loss of {loss}; its gap to {baseline}, {difference(gap.mean, gap.sd)}, is not resolved at 1 seed"
     if gap.interval is None:
         return f"has a loss of {loss}, and no finite gap to {baseline}"
     return _interval(gap, metric, baseline)
@@ -86,38 +86,38 @@ def _against(metric: Metric, baseline: str) -> str:
 
 def _interval(gap: Gap, metric: Metric, baseline: str) -> str:
     low, high = gap.interval or (0.0, 0.0)
-    span, seeds = f"{signed(low)} to {signed(high)}", count(gap.seeds, "seed")
-    loss = number(metric.mean)
-    if not gap.resolved:
-        return (
-            f"has a loss of {loss}; its gap to {baseline}, {signed(gap.mean)}, is not resolved at {seeds} ({span} fits)"
-        )
-    return f"has a loss of {loss}, {_more_or_fewer(gap, metric)} {baseline}'s ({span}, 95 % over {seeds})"
+    span, seeds = f"{difference(low, gap.sd)} to {difference(high, gap.sd)}", count(gap.seeds, "seed")
+    loss = f"has a loss of {number(metric.mean)}"
+    if gap.resolved:
+        return f"{loss}, {_above_or_below(gap, metric)} {baseline}'s ({span}, 95 % over {seeds})"
+    mean = difference(gap.mean, gap.sd)
+    return f"{loss}; its gap to {baseline}, {mean}, is not resolved at {seeds} ({span} fits)"
 
 
-def _more_or_fewer(gap: Gap, metric: Metric) -> str:
+def _above_or_below(gap: Gap, metric: Metric) -> str:
     mean, value = gap.mean or 0.0, metric.mean or 0.0
     reference = value - mean
     share = f" ({100 * abs(mean) / abs(reference):.2g} %)" if reference else ""
-    return f"{number(abs(mean))}{share} {'above' if mean > 0 else 'below'}"
+    return f"{difference(abs(mean), gap.sd)[1:]}{share} {'above' if mean > 0 else 'below'}"
 
 
 def _baseline_costs(row: RecipeSummary) -> str:
     parts: list[str] = []
     if row.step_seconds is not None:
-        parts.append(f"{duration(row.step_seconds)} a step")
+        parts.append(f"takes {duration(row.step_seconds)} a step")
     if row.saved_activation_bytes is not None:
-        parts.append(f"{size(row.saved_activation_bytes)} of saved activations")
-    return ", ".join(parts)
+        parts.append(f"keeps {size(row.saved_activation_bytes)} of activations for the backward pass")
+    return f"It {' and '.join(parts)}" if parts else ""
 
 
-def _costs(row: RecipeSummary, baseline: str) -> list[str]:
+def _costs(row: RecipeSummary, baseline: str) -> str:
     parts: list[str] = []
     if row.saved_ratio is not None:
         parts.append(f"it keeps {_fewer(row.saved_ratio)} activation bytes for the backward pass")
     if row.time_ratio is not None:
         parts.append(f"a step takes {row.time_ratio:.2f} times {baseline}'s")
-    return parts
+    text = ", and ".join(parts)
+    return text[:1].upper() + text[1:]
 
 
 def _fewer(ratio: float) -> str:

@@ -55,7 +55,7 @@ class RecipeRecords:
         return list(dict.fromkeys((*planned, *found)))
 
 
-def group(records: Iterable[Record]) -> tuple[ComparisonRecord, dict[str, RecipeRecords]]:
+def group_by_recipe(records: Iterable[Record]) -> tuple[ComparisonRecord, dict[str, RecipeRecords]]:
     """The comparison (the last one told; else what the records show of one), and the records of each recipe."""
     header: ComparisonRecord | None = None
     by_recipe: dict[str, RecipeRecords] = {}

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Literal
 
 from ._paired import Gap, Metric
-from ._recipe_records import RecipeRecords, group
+from ._recipe_records import RecipeRecords, group_by_recipe
 from ._summary import RecipeSummary, RunStatus, SeedRun, Summary
 from ._types import ComparisonRecord, CoverageRecord, Forward, MemoryRecord, Record
 
@@ -40,7 +40,7 @@ def summarize(records: Iterable[Record]) -> Summary:
         >>> gap.mean, gap.sd, summary.rows[1].time_ratio
         (0.5, 0.0, None)
     """
-    header, by_recipe = group(records)
+    header, by_recipe = group_by_recipe(records)
     baseline = by_recipe.get(header.baseline, RecipeRecords())
     rows = tuple(_row(name, own, baseline, header) for name, own in by_recipe.items())
     return Summary(

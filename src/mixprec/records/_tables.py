@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ._paired import Metric
 from ._summary import RecipeSummary, Summary
-from ._wording import NOTHING, count, duration, number, percent, signed, size, times
+from ._wording import NOTHING, count, difference, duration, number, percent, size, spread, times
 
 #: What is said wherever a time ratio of an emulated recipe is shown.
 EMULATED_NOTE = "here: emulated — the time ratio is no promise of speed"
@@ -43,7 +43,7 @@ def summary_table(summary: Summary) -> Table:
     columns = {
         "status": [_status(row) for row in summary.rows],
         "loss": [_value(row.loss) for row in summary.rows],
-        "loss, fp32 forward": [_value(row.fp32_loss) for row in summary.rows],
+        "loss in fp32": [_value(row.fp32_loss) for row in summary.rows],
         f"gap to {summary.baseline}": [_gap(row.loss, row, summary) for row in summary.rows],
         **_other_metrics(summary),
         "step time": [_time(row) for row in summary.rows],
@@ -71,6 +71,39 @@ def metrics_table(summary: Summary) -> Table | None:
     return Table(headers=("metric", *(row.recipe for row in summary.rows)), rows=rows)
 
 
+def seeds_table(summary: Summary) -> Table:
+    """Every run on its own: how it ended, its loss, its gap."""
+    rows: list[tuple[str, ...]] = []
+    for row in summary.rows:
+        for run in row.runs:
+            gap = row.loss.gap.per_seed.get(run.seed) if row.loss else None
+            rows.append(
+                (
+                    row.recipe,
+                    str(run.seed),
+                    f"{run.steps} of {summary.steps}",
+                    *(
+                        number(metric.per_seed.get(run.seed)) if metric else NOTHING
+                        for metric in (row.loss, row.fp32_loss)
+                    ),
+                    NOTHING if row.recipe == summary.baseline or gap is None else difference(gap),
+                    str(run.skipped),
+                    run.status + (f": {run.reason}" if run.reason else ""),
+                )
+            )
+    headers = (
+        "recipe",
+        "seed",
+        "steps",
+        "loss",
+        "loss in fp32",
+        f"gap to {summary.baseline}",
+        "skipped",
+        "ended",
+    )
+    return Table(headers=headers, rows=tuple(rows))
+
+
 def _metric_names(summary: Summary) -> list[str]:
     return list(dict.fromkeys(name for row in summary.rows for name in row.metrics))
 
@@ -95,8 +128,8 @@ def _gap(metric: Metric | None, row: RecipeSummary, summary: Summary) -> str:
         return ""
     if metric.gap.identical:
         return "identical"
-    mean = signed(metric.gap.mean)
-    return mean if metric.gap.sd is None else f"{mean} ± {number(metric.gap.sd)}"
+    mean, sd = difference(metric.gap.mean, metric.gap.sd), metric.gap.sd
+    return mean if sd is None else f"{mean} ± {spread(sd)}"
 
 
 def _status(row: RecipeSummary) -> str:
@@ -132,9 +165,11 @@ def _notes(summary: Summary) -> list[str]:
     if paired:
         n = max(row.loss.gap.seeds for row in paired if row.loss is not None)
         notes.append(f"gap: mean ± standard deviation of the loss difference, paired over {count(n, 'seed')}")
-    unresolved = [row.recipe for row in others if row.loss and row.loss.gap.seeds and not _told_apart(row.loss)]
-    if unresolved:
-        notes.append(f"not resolved at {count(len(summary.seeds), 'seed')}: the gap of {', '.join(unresolved)}")
+    unresolved: dict[int, list[str]] = {}
+    for row in others:
+        if row.loss and row.loss.gap.seeds and not (row.loss.gap.resolved or row.loss.gap.identical):
+            unresolved.setdefault(row.loss.gap.seeds, []).append(row.recipe)
+    notes += [f"not resolved at {count(n, 'seed')}: the gap of {', '.join(names)}" for n, names in unresolved.items()]
     notes += _early(summary)
     baseline = summary.row(summary.baseline)
     if baseline and baseline.step_seconds is not None:
@@ -155,7 +190,3 @@ def _early(summary: Summary) -> list[str]:
         f"after {step} of {summary.steps} steps: the loss of {', '.join(recipes)}"
         for step, recipes in recipes_at.items()
     ]
-
-
-def _told_apart(metric: Metric) -> bool:
-    return metric.gap.resolved or metric.gap.identical

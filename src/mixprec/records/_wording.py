@@ -26,17 +26,32 @@ def number(value: float | None, digits: int = 4) -> str:
     return f"{value:.{digits}f}".replace("-", "−")
 
 
-def signed(value: float | None, digits: int = 4) -> str:
-    """A difference, with its sign.
+def difference(value: float | None, sd: float | None = None) -> str:
+    """A difference with its sign, to as many decimals as show two digits of its spread (or of itself).
 
     Example:
-        >>> signed(0.0123), signed(-0.0123), signed(0.0)
-        ('+0.0123', '−0.0123', '0')
+        >>> difference(0.0123), difference(-0.000412, 0.000056), difference(0.0)
+        ('+0.0123', '−0.000412', '0')
     """
-    if value == 0:
-        return "0"
-    text = number(value, digits)
-    return f"+{text}" if value is not None and value > 0 else text
+    if value is None or not math.isfinite(value) or value == 0:
+        return "0" if value == 0 else number(value)
+    return f"{value:+.{_decimals(sd or value)}f}".replace("-", "−")
+
+
+def spread(sd: float) -> str:
+    """A standard deviation, to two digits at least.
+
+    Example:
+        >>> spread(0.0044), spread(0.000056)
+        ('0.0044', '0.000056')
+    """
+    return number(sd) if not sd or not math.isfinite(sd) else f"{sd:.{_decimals(sd)}f}"
+
+
+def _decimals(scale: float) -> int:
+    if not math.isfinite(scale):
+        return 4
+    return min(10, max(4, 1 - math.floor(math.log10(abs(scale)))))
 
 
 def times(ratio: float | None) -> str:

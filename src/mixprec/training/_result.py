@@ -11,7 +11,7 @@ class Event:
 
     Attributes:
         step: applied steps before it.
-        name: its kind, e.g. ``"skipped step"``.
+        name: its kind, e.g. ``"skipped"``.
         message: one sentence, with what to do where something can be done.
         site: module path or parameter name; empty when it is about no single one.
     """

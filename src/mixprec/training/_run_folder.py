@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import platform
 import time
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -42,23 +44,30 @@ class RunFolder:
         (self.path / "versions.json").write_text(versions, encoding="utf-8")
         self._last = time.perf_counter()
 
-    def write_events(self, events: tuple[Event, ...]) -> None:
+    def write_events(self, events: Sequence[Event]) -> None:
         """Append events that belong to no step."""
         write_records(self.path / "records.jsonl", [self._event(event) for event in events])
 
-    def write_step(self, step: int, loss: float, result: StepResult) -> None:
-        """Append a step and its events; its time is that since the last one."""
+    def write_step(self, step: int, losses: Sequence[float], result: StepResult, loss_scale: float | None) -> None:
+        """Append a step and its events; its time is that since the last one.
+
+        Args:
+            step: applied steps before it; a skipped step shares its number with the next.
+            losses: that were backpropagated; their sum is told, NaN if none came through the session.
+            result: of the step.
+            loss_scale: that the step ran under, or ``None``.
+        """
         now = time.perf_counter()
         seconds, self._last = now - self._last, now
         record = StepRecord(
             recipe=self._recipe,
             seed=self._seed,
             step=step,
-            loss=loss,
+            loss=sum(losses) if losses else math.nan,
             seconds=seconds,
             applied=result.applied,
             grad_norm=result.grad_norm,
-            loss_scale=result.loss_scale,
+            loss_scale=loss_scale,
             tokens=None,
         )
         write_records(self.path / "records.jsonl", [record, *map(self._event, result.events)])

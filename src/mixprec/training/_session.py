@@ -60,9 +60,9 @@ class Session:
         self.events: deque[Event] = deque(maxlen=_KEPT_EVENTS)
         self._conversion, self._kept, self._folder = conversion, kept, folder
         self._statistics = StatisticsKeeper(model)
-        self._watch = _watch(self) if recipe.weights == "true" else None
+        self._watch = UpdateWatch(_half_weights(self)) if recipe.weights == "true" else None
         self._losses: list[Tensor] = []
-        self._is_open = True
+        self._is_open, self._are_gradients_bad = True, False
         conversion.begin_step()
         conversion.measure_next_step()
         self._tell_notes(conversion.notes)
@@ -84,6 +84,8 @@ class Session:
         self._refuse_restored("backward")
         check_loss(loss)
         self._kept.begin_backward()
+        if self._are_gradients_bad:
+            self._clear_gradients()
         params = list(self.model.parameters())
         multiply(params, self.loss_scale)  # the sum is taken at one scale
         try:
@@ -103,7 +105,8 @@ class Session:
 
         Args:
             loss: one number with a graph; ``None`` after ``backward``.
-            zero_grad: whether the gradients are cleared at the end.
+            zero_grad: whether the gradients are cleared at the end. Those of a skipped step can be looked at, and
+                are cleared by the next ``backward``: nothing can be added to them.
             closure: refused.
 
         Raises:
@@ -124,10 +127,11 @@ class Session:
             events += self._apply(params, measured)
         else:
             reason, site = self._skip(params, measured, before)
-            events.append(Event(step=step, name="skipped step", message=reason, site=site))
+            events.append(Event(step=step, name="skipped", message=reason, site=site))
         events += [Event(step=step, name=event.name, message=event.message) for event in told]
+        self._are_gradients_bad = not measured.is_finite
         if zero_grad:
-            self._kept.clear_gradients()
+            self._clear_gradients()
         result = StepResult(
             applied=measured.is_finite,
             reason=reason,
@@ -138,7 +142,8 @@ class Session:
         self._losses = []
         self.events.extend(events)
         if self._folder is not None:
-            self._folder.write_step(step, sum(measured.losses), result)
+            scale = None if self.recipe.loss_scale.kind == "none" else before.scale
+            self._folder.write_step(step, measured.losses, result, scale)
         return result
 
     def audit(self) -> Audit:
@@ -181,7 +186,7 @@ class Session:
         for name, pair in self._masters().items():
             pair.load(state.masters[name])
         self._statistics.forget()
-        self._kept.clear_gradients()
+        self._clear_gradients()
         self._losses = []
 
     def _apply(self, params: Sequence[Tensor], measured: Measured) -> list[Event]:
@@ -236,6 +241,10 @@ class Session:
         pairs = self._kept.pairs
         return {pairs[p].master if p in pairs else p: name for name, p in self.model.named_parameters()}
 
+    def _clear_gradients(self) -> None:
+        self._kept.clear_gradients()
+        self._are_gradients_bad = False
+
     def _masters(self) -> dict[str, MasterPair]:
         return {name: self._kept.pairs[p] for name, p in self.model.named_parameters() if p in self._kept.pairs}
 
@@ -252,9 +261,16 @@ class Session:
 
     def _tell_notes(self, notes: Sequence[str]) -> None:
         events = [Event(step=0, name="note", message=note) for note in notes]
+        if self._watch is not None and not self._watch.params:
+            dtype = {"bf16": "torch.bfloat16"}.get(self.recipe.compute_dtype, "torch.float16")
+            message = (
+                f"recipe {self.recipe.name} keeps weights as they are, and none has 16 bits: all train in fp32; for "
+                f"16-bit weights call model.to({dtype}) before the optimizer is built"
+            )
+            events.append(Event(step=0, name="no 16-bit weights", message=message))
         self.events.extend(events)
-        if self._folder is not None and events:
-            self._folder.write_events(tuple(events))
+        if self._folder is not None:
+            self._folder.write_events(events)
 
     def _refuse_restored(self, what: str) -> None:
         if not self._is_open:
@@ -273,16 +289,6 @@ def _is_zero(rate: Any) -> bool:
     return not isinstance(rate, Tensor) and rate == 0
 
 
-def _watch(session: Session) -> UpdateWatch:
+def _half_weights(session: Session) -> dict[str, nn.Parameter]:
     held = {id(p) for group in session.optimizer.param_groups for p in group["params"]}
-    params = {n: p for n, p in session.model.named_parameters() if p.dtype in HALF_DTYPES and id(p) in held}
-    if not params:
-        session.events.append(
-            Event(
-                step=0,
-                name="no 16-bit weights",
-                message=f"recipe {session.recipe.name} keeps weights as they are, and none has 16 bits: all train in "
-                f"fp32; for 16-bit weights call model.to({session.recipe.compute_dtype}) before the optimizer is built",
-            )
-        )
-    return UpdateWatch(params)
+    return {n: p for n, p in session.model.named_parameters() if p.dtype in HALF_DTYPES and id(p) in held}

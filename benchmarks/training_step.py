@@ -1,0 +1,135 @@
+"""A training step of a GPT under each recipe, as a multiple of the fp32 step, beside its peers.
+
+    python -m benchmarks.training_step [--quick] [--rounds N] [--threads N] [--out FILE]
+
+A step is forward, backward and AdamW. The recipes take turns within a round, and a ratio is taken within its round.
+``bf16`` runs natively where the CPU has units for it; ``bf16 emulated`` never does. Saved activations are what
+autograd keeps of one forward pass, parameters not counted.
+"""
+
+import argparse
+import copy
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from mixprec.compare.workloads.gpt import GPT, GPTConfig, next_character_loss
+from mixprec.nn import convert
+from mixprec.specs import Recipe, recipe
+
+from ._machine import machine
+from ._memory import saved_bytes
+from ._timing import Timing, measure
+
+CONFIG = GPTConfig(width=512, layers=4, heads=8, context=256, batch=8)
+VOCABULARY = 96
+TIME_TARGETS = {"bf16": 1.08, "bf16 emulated": 1.08, "mxfp8": 1.12, "nvfp4": 1.2}
+MEMORY_TARGETS = {"bf16": 0.58, "bf16 emulated": 0.58, "bf16 residual": 0.52}
+Batch = tuple[Tensor, Tensor]
+
+
+class Autocast(nn.Module):
+    """Torch's own bf16 autocast around a model."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return self.model(ids).float()
+
+
+def main() -> None:
+    options = _options()
+    torch.set_num_threads(options.threads)
+    models = _models(peers=not options.quick)
+    ids = torch.randint(0, VOCABULARY, (CONFIG.batch, CONFIG.context), generator=torch.Generator().manual_seed(0))
+    batch = (ids, ids.roll(-1, 1))
+    timings = measure({name: _step(model, batch) for name, model in models.items()}, "fp32", options.rounds)
+    saved = {name: saved_bytes(model, lambda m: next_character_loss(m, batch)) for name, model in models.items()}
+    rows = _table(timings, saved)
+    path = Path(options.out)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        json.dumps({"machine": machine(options.threads), "config": asdict(CONFIG), "rows": rows}, indent=1) + "\n"
+    )
+    print(f"wrote {path}")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Training steps as multiples of the fp32 step.")
+    parser.add_argument("--quick", action="store_true", help="no peers")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--out", default="runs/benchmarks/training_step.json")
+    return parser.parse_args()
+
+
+def _models(peers: bool) -> dict[str, nn.Module]:
+    torch.manual_seed(0)
+    base = GPT(vocabulary=VOCABULARY, config=CONFIG)
+    recipes: dict[str, Recipe] = {
+        "bf16": recipe("bf16"),
+        "bf16 emulated": recipe("bf16", engine="emulated"),
+        "bf16 residual": recipe("bf16", engine="emulated", residual="bf16"),
+        "fp8": recipe("fp8"),
+        "mxfp8": recipe("mxfp8"),
+        "mxfp4": recipe("mxfp4"),
+        "nvfp4": recipe("nvfp4"),
+    }
+    models: dict[str, nn.Module] = {"fp32": base}
+    for name, chosen in recipes.items():
+        models[name] = copy.deepcopy(base)
+        convert(models[name], chosen)
+    if peers:
+        models["torch autocast bf16"] = Autocast(copy.deepcopy(base))
+        models["torchao float8 emulated"] = _torchao(copy.deepcopy(base))
+    return models
+
+
+def _torchao(model: nn.Module) -> nn.Module:
+    from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+
+    return convert_to_float8_training(
+        model, config=Float8LinearConfig(emulate=True), module_filter_fn=lambda _, name: name != "head"
+    )
+
+
+def _step(model: nn.Module, batch: Batch) -> Callable[[], object]:
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+
+    def step() -> None:
+        next_character_loss(model, batch).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def _table(timings: dict[str, Timing], saved: dict[str, int]) -> list[dict[str, object]]:
+    c = CONFIG
+    print(
+        f"GPT of {c.layers} layers, width {c.width}, {c.heads} heads, vocabulary {VOCABULARY}; "
+        f"batch {c.batch} x {c.context} = {c.batch * c.context} tokens; fp32 step {timings['fp32'].milliseconds:.0f} ms"
+    )
+    print(f"{'':26}{'time':>7}{'quartiles':>16}{'target':>8}{'saved':>8}{'target':>8}")
+    rows: list[dict[str, object]] = []
+    for name, timing in timings.items():
+        share = saved[name] / saved["fp32"]
+        spread = f"{timing.low:.2f} .. {timing.high:.2f}"
+        targets = (TIME_TARGETS.get(name), MEMORY_TARGETS.get(name))
+        wanted = [f"{t:8.2f}" if t is not None else " " * 8 for t in targets]
+        print(f"{name:26}{timing.ratio:7.3f}{spread:>16}{wanted[0]}{share:8.3f}{wanted[1]}")
+        rows.append(
+            {"name": name, "saved": share, "time_target": targets[0], "saved_target": targets[1], **asdict(timing)}
+        )
+    return rows
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""The table that a comparison ends with."""
+
+from __future__ import annotations
+
+from mixprec.records import Summary, summary_table
+
+from ._print import print_table
+
+#: Columns of words; the others hold numbers.
+_WORDS = ("recipe", "status", "GEMM FLOPs")
+
+
+def print_summary(summary: Summary) -> None:
+    """Print the table of a comparison, what must be read with it, and why runs did not end well."""
+    table = summary_table(summary)
+    header = [name if name in _WORDS else f">{name}" for name in table.headers]
+    seeds = f"{len(summary.seeds)} seed{'' if len(summary.seeds) == 1 else 's'}"
+    print_table(header, table.rows, title=f"{summary.workload}: {summary.steps} steps, {seeds}", turn=True)
+    for note in table.notes:
+        print(f"- {note}")
+    for row in summary.rows:
+        for run in row.runs:
+            if run.reason and run.status != "done":
+                print(f"- {row.recipe}, seed {run.seed}: {run.status}, {run.reason.splitlines()[0]}")

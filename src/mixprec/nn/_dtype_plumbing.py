@@ -1,0 +1,149 @@
+"""Calls that torch refuses, or gets wrong, once some of a model's fp32 tensors have become 16-bit ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._site import ConversionState
+
+Function = Callable[..., Any]
+Handler = Callable[[ConversionState, Function, tuple[Any, ...], dict[str, Any]], Any]
+_16_BIT = (torch.float16, torch.bfloat16)
+_LARGEST = torch.finfo(torch.float16).max
+_NORMAL = torch.finfo(torch.float16).smallest_normal
+
+
+def widened(value: Any) -> Any:
+    """16-bit tensors in fp32; lists and tuples of them likewise; anything else as it is."""
+    if isinstance(value, Tensor):
+        return value.float() if value.dtype in _16_BIT else value
+    if type(value) in (list, tuple):
+        return type(value)(widened(v) for v in value)
+    return value
+
+
+def in_fp32(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The call with its 16-bit arguments in fp32."""
+    return func(*(widened(a) for a in args), **{name: widened(v) for name, v in kwargs.items()})
+
+
+def leaves_fp16(constant: Any, x: Any) -> bool:
+    """Whether a constant (an epsilon, a mask's -1e9) is outside the normal range of an fp16 tensor ``x``."""
+    if type(constant) not in (int, float) or not isinstance(x, Tensor) or x.dtype != torch.float16:
+        return False
+    return constant != 0 and not (_NORMAL <= abs(constant) <= _LARGEST) and abs(constant) != float("inf")
+
+
+def promoted(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """In fp32 where a tensor is fp32 already, or a constant leaves fp16: these functions take one dtype only."""
+    values = (*args, *kwargs.values())
+    floating = [v for v in values if isinstance(v, Tensor) and v.is_floating_point()]
+    mixed = len({v.dtype for v in floating}) > 1
+    if "out" not in kwargs and (mixed or any(leaves_fp16(v, t) for v in values for t in floating)):
+        return in_fp32(state, func, args, kwargs)
+    return func(*args, **kwargs)
+
+
+def written(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What is written into a floating tensor takes that tensor's dtype; a constant too large for it, its limit."""
+    target = args[0]
+
+    def fitting(value: Any) -> Any:
+        if isinstance(value, Tensor) and value.is_floating_point() and target.is_floating_point():
+            return value.to(target.dtype)
+        if leaves_fp16(value, target) and abs(value) > _LARGEST:
+            return _LARGEST if value > 0 else -_LARGEST
+        return value
+
+    return func(target, *(fitting(a) for a in args[1:]), **{name: fitting(v) for name, v in kwargs.items()})
+
+
+def in_place_sum(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A mask added to fp16 scores in place: two finite values give a finite one."""
+    x, other = args[0], kwargs["other"] if len(args) < 2 else args[1]
+    constant = leaves_fp16(other, x) or (isinstance(other, Tensor) and not (x.requires_grad and other.requires_grad))
+    if x.dtype != torch.float16 or not constant:
+        return func(*args, **kwargs)
+    y = _OUT_OF_PLACE[func](x.float(), widened(other), **{k: v for k, v in kwargs.items() if k != "other"})
+    return x.copy_(torch.where(y.isinf(), y, y.clamp(-_LARGEST, _LARGEST)))
+
+
+def scaled(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A factor or divisor that leaves fp16, and a square written as a product."""
+    if len(args) == 2 and "out" not in kwargs:
+        a, b = args
+        if leaves_fp16(a, b) or leaves_fp16(b, a) or (a is b and a.dtype == torch.float16):
+            return in_fp32(state, func, args, kwargs)
+    return func(*args, **kwargs)
+
+
+def counted(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Integers (positions, counts) that a model gives the dtype of its activations: 16 bits would merge them."""
+    y = func(*args, **kwargs)
+    if y.dtype not in _16_BIT or args[0].is_floating_point() or args[0].dtype == torch.bool:
+        return y
+    return args[0].to(device=y.device, dtype=torch.float32)
+
+
+def ranged(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``arange`` and ``linspace`` in fp32 where 16 bits were asked for."""
+    if kwargs.get("dtype") in _16_BIT and "out" not in kwargs:
+        kwargs = {**kwargs, "dtype": torch.float32}
+    return func(*args, **kwargs)
+
+
+def accumulator(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A single number that 16 bits were asked for (a counter, a sum of losses) in fp32: it promotes nothing."""
+    y = func(*args, **kwargs)
+    return y.float() if y.dim() == 0 and y.dtype in _16_BIT and not y.requires_grad else y
+
+
+def filled(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``full``, ``full_like`` and ``new_full`` in fp32 where fp16 cannot hold the constant."""
+    like = args[0] if args and isinstance(args[0], Tensor) else None
+    dtype = kwargs.get("dtype") or (None if like is None else like.dtype)
+    if dtype == torch.float16 and "out" not in kwargs:
+        probe = torch.empty(0, dtype=torch.float16)
+        if any(leaves_fp16(v, probe) for v in (*args, *kwargs.values())):
+            kwargs = {**kwargs, "dtype": torch.float32}
+    return func(*args, **kwargs)
+
+
+_OUT_OF_PLACE: Mapping[Function, Function] = {
+    torch.Tensor.add_: torch.add,
+    torch.Tensor.__iadd__: torch.add,
+    torch.Tensor.sub_: torch.sub,
+    torch.Tensor.__isub__: torch.sub,
+}
+
+
+def _table() -> Mapping[Function, Handler]:
+    both, method = (torch, torch.Tensor), (torch.Tensor,)
+    groups: tuple[tuple[Handler, tuple[Any, ...], str], ...] = (
+        (promoted, both, "index_put scatter scatter_add scatter_reduce index_add index_copy index_reduce"),
+        (promoted, both, "masked_scatter lerp dot vdot inner cross addr logaddexp bucketize searchsorted index_fill"),
+        (promoted, (torch.linalg,), "cross vecdot"),
+        (written, method, "__setitem__ index_put_ scatter_ scatter_add_ scatter_reduce_ index_add_ index_copy_"),
+        (written, method, "index_reduce_ masked_scatter_ lerp_ masked_fill_ fill_ index_fill_"),
+        (scaled, both, "mul multiply div divide true_divide __mul__ __rmul__ __truediv__ __rtruediv__"),
+        (counted, method, "type_as to"),
+        (ranged, (torch,), "arange linspace logspace"),
+        (accumulator, both, "zeros ones tensor scalar_tensor new_zeros new_ones new_tensor"),
+        (filled, both, "full full_like new_full"),
+    )
+    table: dict[Function, Handler] = {}
+    for handler, owners, names in groups:
+        table.update(dict.fromkeys(spelled(names, *owners), handler))
+    return table | dict.fromkeys(_OUT_OF_PLACE, in_place_sum)
+
+
+def spelled(names: str, *owners: Any) -> Iterable[Function]:
+    """Every function of these names that torch has in the owners."""
+    return [getattr(owner, name) for owner in owners for name in names.split() if hasattr(owner, name)]
+
+
+PLUMBING: Mapping[Function, Handler] = _table()

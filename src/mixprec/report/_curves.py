@@ -1,0 +1,132 @@
+"""The curves of a comparison as Plotly traces; colours are the page's, which knows light from dark."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mixprec.records import RecipeRecords, Summary
+
+from ._smoothing import Series, average, difference, smooth, thin, view
+
+Trace = dict[str, Any]
+
+#: Points of a line that are kept; a screen has no more.
+POINTS = 600
+
+
+def loss_chart(summary: Summary, recipes: Mapping[str, RecipeRecords]) -> dict[str, Any]:
+    """Training loss of every recipe and seed, raw and smoothed, with evaluations and skipped steps."""
+    reach = summary.steps // 30
+    traces: list[Trace] = []
+    values: dict[str, list[float]] = {}
+    for index, (name, own) in enumerate(recipes.items()):
+        raw = {seed: {step: record.loss for step, record in steps.items()} for seed, steps in own.steps.items()}
+        smoothed = {seed: smooth(series, reach) for seed, series in raw.items()}
+        values[name] = [value for series in smoothed.values() for value in series.values()]
+        mean = average([smoothed[seed] for seed in _averaged(own)])
+        traces += [_line(index, name, f"raw-{seed}", series, "raw") for seed, series in raw.items()]
+        if len(smoothed) > 1:
+            traces += [_line(index, name, f"seed-{seed}", series, "seed") for seed, series in smoothed.items()]
+        traces.append(_line(index, name, "mean", mean or next(iter(smoothed.values()), {}), "mean"))
+        traces.append(_evaluations(index, name, _evaluation_losses(own)))
+        traces.append(_skips(index, name, own, smoothed))
+    shown = [value for own in values.values() for value in own]
+    return _chart(traces, summary, view(shown, values.get(summary.baseline, [])), zero=False)
+
+
+def gap_chart(summary: Summary, recipes: Mapping[str, RecipeRecords]) -> dict[str, Any] | None:
+    """Training loss minus the baseline's at the same step of the same seed, smoothed; ``None`` without a pair."""
+    reach = summary.steps // 15
+    baseline = recipes.get(summary.baseline, RecipeRecords())
+    traces: list[Trace] = []
+    settled: list[float] = []
+    values: list[float] = []
+    for index, (name, own) in enumerate(recipes.items()):
+        if name == summary.baseline:
+            continue
+        gaps = {seed: smooth(series, reach) for seed, series in _gaps(own, baseline).items()}
+        mean = average([gaps[seed] for seed in _averaged(own) if seed in gaps])
+        if len(gaps) > 1:
+            traces += [_line(index, name, f"seed-{seed}", series, "seed") for seed, series in gaps.items()]
+        traces.append(_line(index, name, "mean", mean or next(iter(gaps.values()), {}), "mean"))
+        shown = [*gaps.values(), mean]
+        values += [value for series in shown for value in series.values()]
+        # The first steps differ most and say least; the rest sets the scale.
+        settled += [v for series in shown for step, v in series.items() if step >= summary.steps / 5]
+    if not values:
+        return None
+    window = view([*values, 0.0], [*settled, 0.0] if settled else [])
+    return _chart(traces, summary, window, zero=True)
+
+
+def _averaged(own: RecipeRecords) -> list[int]:
+    """Seeds that the thick line is the mean of: those that are done, else all that did not end ill."""
+    done = [seed for seed in own.steps if seed in own.ends and own.ends[seed].status == "done"]
+    ended_ill = {seed for seed, end in own.ends.items() if end.status in ("diverged", "failed")}
+    return done or [seed for seed in own.steps if seed not in ended_ill]
+
+
+def _gaps(own: RecipeRecords, baseline: RecipeRecords) -> dict[int, dict[int, float]]:
+    return {
+        seed: difference(
+            {step: record.loss for step, record in steps.items()},
+            {step: record.loss for step, record in baseline.steps[seed].items()},
+        )
+        for seed, steps in own.steps.items()
+        if seed in baseline.steps
+    }
+
+
+def _evaluation_losses(own: RecipeRecords) -> dict[int, list[float]]:
+    losses: dict[int, list[float]] = {}
+    for (_, step, forward), record in own.evaluations.items():
+        if forward == "recipe" and "loss" in record.metrics:
+            losses.setdefault(step, []).append(record.metrics["loss"])
+    return losses
+
+
+def _line(index: int, recipe: str, part: str, series: Series, kind: str) -> Trace:
+    kept = thin(series, POINTS)
+    seed = "" if kind == "mean" else f", seed {part.partition('-')[2]}"
+    return _trace(index, recipe, part, kind, kept) | {"mode": "lines", "name": f"{recipe}{seed}"}
+
+
+def _evaluations(index: int, recipe: str, losses: Mapping[int, Sequence[float]]) -> Trace:
+    means = {step: sum(values) / len(values) for step, values in sorted(losses.items())}
+    return _trace(index, recipe, "evaluation", "evaluation", means) | {
+        "mode": "markers",
+        "name": f"{recipe}, evaluation",
+    }
+
+
+def _skips(index: int, recipe: str, own: RecipeRecords, smoothed: Mapping[int, Series]) -> Trace:
+    skipped = {
+        step: smoothed[seed].get(step, math.nan)
+        for seed, steps in own.steps.items()
+        for step, record in steps.items()
+        if not record.applied
+    }
+    return _trace(index, recipe, "skipped", "skipped", skipped) | {
+        "mode": "markers",
+        "name": f"{recipe}, skipped step",
+    }
+
+
+def _trace(index: int, recipe: str, part: str, kind: str, series: Series) -> Trace:
+    return {
+        "type": "scatter",
+        "uid": f"recipe{index}-{part}",
+        "legendgroup": recipe,
+        "showlegend": kind == "mean",
+        "x": list(series),
+        "y": [float(f"{value:.5g}") if math.isfinite(value) else None for value in series.values()],
+        "meta": {"series": index, "kind": kind},
+    }
+
+
+def _chart(traces: list[Trace], summary: Summary, window: tuple[float, float] | None, *, zero: bool) -> dict[str, Any]:
+    drawn = [trace for trace in traces if trace["x"] or trace["meta"]["kind"] == "mean"]
+    margin = 0.01 * summary.steps
+    return {"traces": drawn, "steps": (-margin, summary.steps + margin), "range": window, "zero": zero}

@@ -1,0 +1,101 @@
+"""The page as a file: rendered from the template, put in place at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import fields
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from mixprec.records import NOTHING
+
+from ._folder import read_run_folder
+from ._page import Page, make_page
+
+_NUMBER_AND_UNIT = re.compile(r"\S (?=[<>]?\d+ %)|\d (?:%|(?:[kMG]?B|ms|s|of)\b)")
+_TEMPLATES = Path(__file__).with_name("templates")
+
+
+def write_report(run_folder: str | Path, out: str | Path | None = None) -> Path:
+    """Render a run folder's records as one HTML page that loads nothing from anywhere.
+
+    The page shows what was recorded so far: also of a comparison that still runs or was stopped.
+
+    Args:
+        run_folder: what `mixprec compare` or ``prepare(..., run=...)`` left.
+        out: the file to write, in an existing folder; ``report.html`` in the run folder by default. It is replaced
+            as a whole: a failure leaves the old one.
+
+    Returns:
+        The file that was written.
+
+    Raises:
+        ValueError: for a folder without records, with damaged or newer ones, or an ``out`` that is a folder.
+        OSError: if something cannot be read or written.
+
+    Example:
+        >>> import tempfile
+        >>> from mixprec.records import EvaluationRecord, write_records
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> evaluation = EvaluationRecord(recipe="bf16", seed=0, step=9, forward="recipe", metrics={"loss": 2.5})
+        >>> write_records(folder / "records.jsonl", [evaluation])
+        >>> write_report(folder).name
+        'report.html'
+    """
+    folder = Path(run_folder)
+    page = make_page(read_run_folder(folder))
+    path = folder / "report.html" if out is None else Path(out)
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: give the report a file name, such as {path / 'report.html'}")
+    _replace(path, _render(page))
+    return path
+
+
+def _render(page: Page) -> str:
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES, encoding="utf-8"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["tie"] = _tie
+    return environment.get_template("page.html").render(
+        {field.name: getattr(page, field.name) for field in fields(page)},
+        nothing=NOTHING,
+        style=Markup((_TEMPLATES / "page.css").read_text(encoding="utf-8")),
+        script=_script((_TEMPLATES / "page.js").read_text(encoding="utf-8")),
+        plotly=_script(get_plotlyjs()),
+        chart_data=_json(page.charts),
+    )
+
+
+def _tie(text: str) -> str:
+    """Keep a number and its unit on one line."""
+    return _NUMBER_AND_UNIT.sub(lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
+
+
+def _script(text: str) -> Markup:
+    """Our own and Plotly's code, which may not end its element early."""
+    return Markup(text.replace("</script", "<\\/script"))
+
+
+def _json(value: object) -> Markup:
+    """Data inside a script element: escaped so that no text in it can end the element."""
+    return Markup(json.dumps(value, allow_nan=False).replace("<", "\\u003c").replace("&", "\\u0026"))
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write beside the file, then move: a reader sees the old page or the new one."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        os.replace(beside, path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise

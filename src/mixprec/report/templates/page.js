@@ -1,0 +1,69 @@
+"use strict";
+
+(() => {
+  const data = JSON.parse(document.getElementById("chart-data").textContent);
+  const charts = Object.entries(data).filter(([name, chart]) => chart && document.getElementById("chart-" + name));
+  const narrow = matchMedia("screen and (max-width: 760px)");
+  const touch = matchMedia("(pointer: coarse)");
+  const PALETTES = 8;
+
+  // Line width, opacity and marker of each kind of trace.
+  const LOOK = {
+    raw: { line: { width: 0.8 }, opacity: 0.14, hoverinfo: "skip" },
+    seed: { line: { width: 1 }, opacity: 0.5, hoverinfo: "skip" },
+    mean: { line: { width: 2.2 }, hovertemplate: "%{y:.4f}<extra>%{fullData.name}</extra>" },
+    evaluation: {
+      marker: { size: 8, symbol: "circle-open", line: { width: 2 } },
+      hovertemplate: "%{y:.4f}<extra>%{fullData.name}</extra>",
+    },
+    skipped: {
+      marker: { size: 7, symbol: "x-thin", line: { width: 1.6 } },
+      hovertemplate: "skipped<extra>%{fullData.name}</extra>",
+    },
+  };
+
+  function color(name) {
+    return getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
+  }
+
+  function styled(trace) {
+    const { series, kind } = trace.meta;
+    const shade = color("series-" + (series % PALETTES));
+    const look = LOOK[kind];
+    const drawn = { ...trace, ...look };
+    if (look.line) drawn.line = { ...look.line, color: shade, dash: series < PALETTES ? "solid" : "dot" };
+    if (look.marker) drawn.marker = { ...look.marker, color: shade, line: { ...look.marker.line, color: shade } };
+    return drawn;
+  }
+
+  function layout(chart) {
+    const axis = {
+      color: color("soft"), gridcolor: color("line"), zeroline: false, ticks: "", automargin: true,
+      tickfont: { size: 12 }, fixedrange: touch.matches,
+    };
+    return {
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: color("ink") },
+      margin: { l: 8, r: 8, t: 8, b: 8 },
+      xaxis: { ...axis, showgrid: false, showline: true, linecolor: color("line"), range: chart.steps, title: { text: "step", font: { size: 12 } } },
+      yaxis: {
+        ...axis, range: chart.range || undefined, zeroline: chart.zero, zerolinecolor: color("soft"), zerolinewidth: 1,
+      },
+      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 13 }, itemdoubleclick: "toggleothers" },
+      hovermode: narrow.matches ? "closest" : "x unified",
+      hoverlabel: { bgcolor: color("paper"), bordercolor: color("line"), font: { color: color("ink"), size: 12 } },
+      dragmode: touch.matches ? false : "zoom",
+    };
+  }
+
+  function draw() {
+    for (const [name, chart] of charts) {
+      Plotly.react("chart-" + name, chart.traces.map(styled), layout(chart), { responsive: true, displayModeBar: false });
+    }
+  }
+
+  draw();
+  for (const query of [matchMedia("(prefers-color-scheme: dark)"), matchMedia("print"), narrow]) {
+    query.addEventListener("change", draw);
+  }
+})();

@@ -1,0 +1,71 @@
+"""The report opens in a browser without a complaint, and shows its curves and its table."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mixprec.report import write_report
+from tests.end_to_end.chromium import executable, open_page
+from tests.report.run_folder import PROFILES, write_run_folder
+
+pytestmark = pytest.mark.skipif(executable() is None, reason="Chromium is not installed: apt-get install chromium")
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory):
+    folder = write_run_folder(tmp_path_factory.mktemp("run") / "gpt")
+    return open_page(write_report(folder), tmp_path_factory.mktemp("profile"))
+
+
+def curve(dom: str, uid: str) -> list[tuple[float, float]]:
+    """The points [pixels] of the line that Plotly drew for a trace; it leaves out those on a straight line."""
+    found = re.search(rf'<g class="trace scatter trace{uid}".*?<path class="js-line" d="([^"]*)"', dom, re.DOTALL)
+    assert found, f"no line is drawn for {uid}"
+    return [(float(x), float(y)) for x, y in re.findall(r"([\d.]+),([\d.]+)", found[1])]
+
+
+def test_the_console_is_silent(opened):
+    assert opened.console == ()
+
+
+@pytest.mark.parametrize("index", range(len(PROFILES)), ids=list(PROFILES))
+def test_every_recipe_has_its_curves(opened, index: int):
+    parts = ["mean", *(f"{kind}-{seed}" for kind in ("raw", "seed") for seed in range(3))]
+    for part in parts:
+        points = curve(opened.dom, f"recipe{index}-{part}")
+        (first_x, first_y), (last_x, last_y) = points[0], points[-1]
+        assert len(points) > 20, part
+        assert last_x - first_x > 900, f"{part} does not span the picture"
+        assert last_y - first_y > 200, f"{part} does not fall as the loss does"
+
+
+def test_curves_have_the_colours_of_their_recipes(opened):
+    colours = set(re.findall(r'<path class="js-line"[^>]*stroke: (rgb\([^)]*\));[^>]*stroke-width: 2\.2px', opened.dom))
+    assert len(colours) == len(PROFILES)
+
+
+def test_evaluations_and_skipped_steps_are_marked(opened):
+    for uid, points in (("recipe0-evaluation", 4), ("recipe3-skipped", 2)):
+        group = opened.dom.partition(f"trace{uid}")[2].partition('<g class="trace')[0]
+        assert group.count('<path class="point"') == points
+
+
+def test_the_table_is_shown(opened):
+    for recipe in PROFILES:
+        assert re.search(rf'<th scope="row"><span class="swatch[^>]*></span>{recipe}</th>', opened.dom)
+
+
+def test_a_complaint_would_be_seen(tmp_path: Path):
+    page = tmp_path / "page.html"
+    page.write_text("<script>undefinedFunction()</script>")
+    assert "undefinedFunction" in str(open_page(page, tmp_path / "profile").console)
+
+
+def test_the_page_forbids_itself_the_network(tmp_path: Path):
+    page = write_report(write_run_folder(tmp_path / "run"))
+    text = page.read_text(encoding="utf-8").replace("</main>", '<img src="https://example.org/x.png"></main>')
+    page.write_text(text, encoding="utf-8")
+    assert "Content Security Policy" in str(open_page(page, tmp_path / "profile").console)

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from mixprec.records import RunEndRecord, StepRecord, write_records
+from mixprec.report import write_report
+from tests.report.run_folder import PROFILES, comparison, write_run_folder
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_report(write_run_folder(tmp_path_factory.mktemp("run") / "gpt")).read_text(encoding="utf-8")
+
+
+def body(page: str) -> str:
+    """The page without its scripts and style."""
+    return re.sub(r"<(script|style)\b.*?</\1>", "", page, flags=re.DOTALL)
+
+
+def test_every_recipe_has_a_sentence_a_row_and_a_bar(page: str):
+    text = body(page)
+    for recipe in PROFILES:
+        assert f"<strong>{recipe}</strong>" in text
+        assert re.search(rf'<th scope="row"><span class="swatch[^>]*></span>{recipe}</th>', text)
+        assert f"<dt>{recipe}</dt>" in text
+        assert f"Recipe {recipe}</summary>" in text
+
+
+def test_every_emulated_recipe_carries_its_caveat(page: str):
+    for item in re.findall(r"<li>.*?</li>", body(page).partition("</ul>")[0], re.DOTALL):
+        assert ("here: emulated — the time ratio is no promise of speed" in item) == ("<strong>fp32<" not in item)
+
+
+def test_settings_are_told(page: str):
+    for fact in ("pydoc_data.topics", "9f2c" * 16, "Some CPU with a long name", "2.13.0", "compute_dtype"):
+        assert fact in body(page)
+
+
+def test_nothing_is_loaded_from_elsewhere(page: str):
+    assert not re.search(r"""(?:src|href)\s*=\s*["']?(?!data:)\w""", body(page))
+    assert "default-src 'none'" in page
+
+
+def test_names_cannot_inject_markup(tmp_path: Path):
+    evil = "</script><script>alert(1)</script>&"
+    record = StepRecord(
+        recipe=evil, seed=0, step=0, loss=1.0, seconds=1.0, applied=True, grad_norm=None, loss_scale=None, tokens=None
+    )
+    write_records(tmp_path / "records.jsonl", [record])
+    page = write_report(tmp_path).read_text(encoding="utf-8")
+    assert "<script>alert(1)" not in page
+    assert "&lt;/script&gt;&lt;script&gt;alert(1)" in page
+
+
+@pytest.mark.parametrize("kept", [1, 2, 12, 200])
+def test_a_comparison_that_was_cut_off_renders(tmp_path: Path, kept: int):
+    folder = write_run_folder(tmp_path / "run", iter(list(comparison(seeds=2, steps=40))[:kept]))
+    assert "What each costs and loses" in write_report(folder).read_text(encoding="utf-8")
+
+
+def test_a_run_of_only_failures_renders(tmp_path: Path):
+    end = RunEndRecord(recipe="fp16", seed=0, status="failed", reason="")
+    write_records(tmp_path / "records.jsonl", [end])
+    assert "failed in its one seed" in write_report(tmp_path).read_text(encoding="utf-8")
+
+
+def test_the_page_can_go_elsewhere(tmp_path: Path):
+    folder = write_run_folder(tmp_path / "run")
+    assert write_report(folder, tmp_path / "other.html") == tmp_path / "other.html"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other.html", "run"]
+
+
+def test_a_missing_folder(tmp_path: Path):
+    with pytest.raises(ValueError, match="does not exist"):
+        write_report(tmp_path / "nowhere")
+
+
+def test_a_file_instead_of_a_folder(tmp_path: Path):
+    (tmp_path / "a").write_text("")
+    with pytest.raises(ValueError, match="is a file: expected the run folder"):
+        write_report(tmp_path / "a")
+
+
+def test_a_folder_without_records(tmp_path: Path):
+    with pytest.raises(ValueError, match=r"holds no records\.jsonl"):
+        write_report(tmp_path)
+
+
+def test_a_folder_with_nothing_measured(tmp_path: Path):
+    (tmp_path / "records.jsonl").write_text('{"schema": 1, "ty')
+    with pytest.raises(ValueError, match="nothing was measured yet"):
+        write_report(tmp_path)
+
+
+def test_damaged_records_leave_the_old_page(tmp_path: Path):
+    folder = write_run_folder(tmp_path / "run")
+    page = write_report(folder)
+    before = page.read_bytes()
+    with (folder / "records.jsonl").open("a") as stream:
+        stream.write("what?\n")
+    with pytest.raises(ValueError, match="is no record"):
+        write_report(folder)
+    assert page.read_bytes() == before
+
+
+def test_out_is_a_folder(tmp_path: Path):
+    with pytest.raises(ValueError, match="give the report a file name"):
+        write_report(write_run_folder(tmp_path / "run"), tmp_path)
+
+
+def test_an_unwritable_place_is_an_os_error(tmp_path: Path):
+    with pytest.raises(OSError, match="nowhere"):
+        write_report(write_run_folder(tmp_path / "run"), tmp_path / "nowhere" / "report.html")
+
+
+def test_a_failed_move_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = write_run_folder(tmp_path / "run")
+
+    def refuse(*_: object):
+        raise PermissionError("no")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(PermissionError):
+        write_report(folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["recipes", "records.jsonl"]
