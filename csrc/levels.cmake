@@ -3,11 +3,7 @@
 # No fused multiply-add and no reassociation: every operation is rounded as written. The other two flags change
 # no result (errno, trap state); they let loops with selects vectorise.
 function(mixprec_exact_arithmetic target)
-  if(MSVC)
-    target_compile_options(${target} PRIVATE /O2 /fp:precise)
-  else()
-    target_compile_options(${target} PRIVATE -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math)
-  endif()
+  target_compile_options(${target} PRIVATE -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math)
 endfunction()
 
 function(mixprec_add_level target level)
@@ -22,7 +18,7 @@ endfunction()
 
 function(mixprec_add_levels target)
   mixprec_add_level(${target} plain)
-  if(MSVC OR NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
+  if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
     return()
   endif()
   set(avx2 -mavx2 -mbmi -mbmi2 -mfma -mf16c)
@@ -34,7 +30,8 @@ function(mixprec_add_levels target)
   endif()
   check_cxx_compiler_flag("-mavx512f -mavx512bw -mavx512dq -mprefer-vector-width=512" MIXPREC_COMPILES_AVX512)
   if(MIXPREC_COMPILES_AVX512)
-    mixprec_add_level(${target} avx512 ${avx512} -mprefer-vector-width=512)
+    # GCC 12 finds uninitialized values in its own header of these intrinsics (GCC bug 105593).
+    mixprec_add_level(${target} avx512 ${avx512} -mprefer-vector-width=512 -Wno-maybe-uninitialized)
     target_compile_definitions(${target} PRIVATE MIXPREC_HAS_AVX512)
   endif()
 endfunction()
