@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 import torch.utils.checkpoint
 from torch import Tensor, nn
 
 from mixprec.nn import convert
-from mixprec.specs import recipe
+from mixprec.specs import LayerPrecision, Recipe, Rule, recipe
 
 from .models import loss_of, tiny_gpt, tokens
 
@@ -108,3 +110,56 @@ def test_fp32_is_all_as_asked_and_a_recipe_without_layers_says_so() -> None:
     assert conversion.audit().share("fp32") == 1.0
     convolutions = nn.Sequential(nn.Conv2d(3, 4, 3))
     assert "gave no layer" in convert(convolutions, recipe("mxfp8")).notes[0]
+
+
+class Square(torch.autograd.Function):
+    """A user's own function whose backward pass multiplies matrices."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x @ x
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return grads[0] @ x.t() + x.t() @ grads[0]
+
+
+class Opaque(nn.Module):
+    """Products in fp32 that a recipe with rules does not reach, before and after modules that return their input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.nothing = nn.ModuleDict({"deeper": nn.Sequential(nn.Dropout(0.0), nn.Identity())})
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.nothing["deeper"](self.first(x) @ x)
+        return self.last(self.nothing["deeper"](y) @ y)
+
+
+def test_backward_products_are_told_by_the_module_of_their_forward() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), Opaque())
+    conversion = convert(
+        model, Recipe(name="mine", rules=(Rule(match="0", precision=LayerPrecision.uniform("mxfp8")),))
+    )
+    with conversion.measured():
+        model(torch.randn(8, 8, requires_grad=True)).sum().backward()
+    sites: dict[str, int] = {}
+    for row in conversion.audit().rows:
+        sites[row.site] = sites.get(row.site, 0) + row.flops
+    gemm = 2 * 8**3
+    assert sites == {"0": 3 * gemm, "1": 6 * gemm, "1.first": 3 * gemm, "1.last": 3 * gemm}
+
+
+def test_backward_products_of_an_unknown_origin_are_the_models() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), Opaque())
+    conversion = convert(model, "mxfp8")
+    model.register_forward_hook(lambda module, args, output: Square.apply(output))
+    with conversion.measured():
+        y = model(torch.randn(8, 8))
+        for p in model.parameters():
+            p.register_hook(lambda grad: grad @ torch.eye(8) if grad.dim() == 2 else grad)
+        y.sum().backward()
+    assert "<model>" in {row.site for row in conversion.audit().uncovered}

@@ -13,12 +13,11 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
-from torch.utils.module_tracker import ModuleTracker
 
 from ._autograd import is_in_backward
+from ._module_stack import ROOT, ModuleStack
 
 _aten = torch.ops.aten
-_ROOT = "<model>"
 _FLASH = _aten._scaled_dot_product_flash_attention_for_cpu
 _FLASH_BACKWARD = _aten._scaled_dot_product_flash_attention_for_cpu_backward
 
@@ -56,12 +55,9 @@ class GemmObserver(TorchDispatchMode):
         self.flops: defaultdict[GemmKey, int] = defaultdict(int)
         self.is_on = self.was_on = False
         self._announced: tuple[str, str, tuple[str, str], str] | None = None
-        self._tracker = ModuleTracker()
-        # The tracker names modules from the first one that it sees called; the root's call has begun by then.
-        known = self._tracker._known_modules  # pyright: ignore[reportPrivateUsage]
-        for name, module in model.named_modules():
-            known[module] = name or _ROOT
-            self._tracker._seen_modules.add(module)  # pyright: ignore[reportPrivateUsage]
+        self._modules = ModuleStack(model)
+        # Where each autograd node came from: its sequence number to the path of the module that ran the forward pass.
+        self._paths: dict[int, str] = {}
 
     def announce(self, site: str, gemm: str, formats: tuple[str, str], engine: str) -> None:
         """The next GEMM belongs to ``site`` (empty: the running module) and takes operands of these formats."""
@@ -69,12 +65,12 @@ class GemmObserver(TorchDispatchMode):
 
     def __enter__(self) -> GemmObserver:
         self.is_on = self.was_on = True
-        self._tracker.__enter__()
+        self._modules.__enter__()
         return super().__enter__()
 
     def __exit__(self, *exc: Any) -> None:
         self.is_on = False
-        self._tracker.__exit__(*exc)
+        self._modules.__exit__(*exc)
         super().__exit__(*exc)
 
     def __torch_dispatch__(
@@ -96,7 +92,7 @@ class GemmObserver(TorchDispatchMode):
             formats = (names[0], names[-1])
             # A backward pass runs without gradients, what it recomputes runs with them.
             recomputed = backward and torch.is_grad_enabled()
-            path = self.path()
+            path = self._path_of_unannounced(args, backward and not recomputed)
             asked = formats == ("fp32", "fp32") and (self._plain is None or path in self._plain)
             key = GemmKey(
                 path, func._overloadpacket.__name__, formats, "native" if asked else "torch", asked, recomputed
@@ -107,10 +103,19 @@ class GemmObserver(TorchDispatchMode):
             key = GemmKey(site or self.path(), gemm, formats, engine, True, forward and backward)
         self.flops[key] += flops
 
+    def _path_of_unannounced(self, args: tuple[Any, ...], backward: bool) -> str:
+        if backward:
+            node = torch._C._current_autograd_node()  # pyright: ignore[reportPrivateUsage]  # no public spelling
+            number = getattr(node, "_sequence_nr", None)  # none inside a hook, which is no node
+            return ROOT if number is None else self._paths.get(number(), ROOT)
+        if torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in args):
+            # The node of the operation that is running has just taken its number.
+            self._paths[torch.autograd._get_sequence_nr() - 1] = self.path()  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+        return self.path()
+
     def path(self) -> str:
         """The path of the innermost running module."""
-        parents = [p for p in self._tracker.parents if p not in ("Global", _ROOT)]
-        return max(parents, key=lambda p: p.count("."), default=_ROOT)
+        return self._modules.path
 
 
 def _flops(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> int:
