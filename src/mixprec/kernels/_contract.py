@@ -195,12 +195,26 @@ class Backend(Protocol):
 
     name: str
 
-    def round(self, x: Tensor, parameters: CastParameters, seed: int, offset: int) -> Tensor:
-        """Every element on its own (scaling is not applied); any number of dimensions; shape of x."""
+    def round(
+        self, x: Tensor, parameters: CastParameters, seed: int, offset: int, *, out: Tensor | None = None
+    ) -> Tensor:
+        """Every element on its own (scaling is not applied); any number of dimensions; shape of x.
+
+        Into ``out`` if given: contiguous fp32 of x's shape and device, no part of x.
+        """
         ...
 
-    def scaled(self, x: Tensor, parameters: CastParameters, axis: int, seed: int, offset: int) -> tuple[Tensor, Tensor]:
-        """``(carrier, outer)`` with value = carrier * outer.
+    def scaled(
+        self,
+        x: Tensor,
+        parameters: CastParameters,
+        axis: int,
+        seed: int,
+        offset: int,
+        *,
+        out: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """``(carrier, outer)`` with value = carrier * outer; the carrier into ``out`` if given, as in ``round``.
 
         The carrier has the shape of x, padded along ``axis`` to a multiple of the transform if there is
         one (it stays in the transformed space). ``outer`` is 0-d, or ``[R, 1]`` (axis 1) / ``[1, C]`` (axis

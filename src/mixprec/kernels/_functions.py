@@ -11,7 +11,9 @@ from mixprec.specs import Cast
 from . import _ops
 
 
-def round(x: Tensor, cast: Cast | str, *, random: Tensor | None = None, stream: int = 0) -> Tensor:
+def round(
+    x: Tensor, cast: Cast | str, *, random: Tensor | None = None, stream: int = 0, out: Tensor | None = None
+) -> Tensor:
     """Every element rounded to an unscaled cast's format.
 
     Args:
@@ -19,24 +21,34 @@ def round(x: Tensor, cast: Cast | str, *, random: Tensor | None = None, stream: 
         cast: without a scale, e.g. ``"bf16"`` or ``"e4m3 sr propagate"``.
         random: int64 ``[seed, offset]`` on the CPU, for stochastic rounding.
         stream: added to the offset.
+        out: where the result goes; contiguous fp32 of x's shape, no part of x. Large results are then written at
+            the speed of a copy, for new memory has to be mapped and cleared first. Not under ``torch.compile``.
 
     Returns:
         fp32, shape of x: exact values of the format; NaN stays NaN, also where the format has none.
 
     Raises:
         TypeError: x is not fp32, bf16 or fp16.
-        ValueError: the cast has a scale, or is stochastic and ``random`` is missing.
+        ValueError: the cast has a scale, or is stochastic and ``random`` is missing; an ``out`` that does not fit.
 
     Example:
         >>> import torch
         >>> round(torch.tensor([0.3, 1.26, 500.0]), "e4m3").tolist()
         [0.3125, 1.25, 448.0]
     """
-    return _ops.round_op(x, _text(cast), random, stream)
+    if out is None:
+        return _ops.round_op(x, _text(cast), random, stream)
+    return _ops.round_into(x, _text(cast), random, stream, out)
 
 
 def scaled(
-    x: Tensor, cast: Cast | str, *, axis: int, random: Tensor | None = None, stream: int = 0
+    x: Tensor,
+    cast: Cast | str,
+    *,
+    axis: int,
+    random: Tensor | None = None,
+    stream: int = 0,
+    out: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """A matrix cast under its scales, as a carrier and an outer scale: value = carrier * outer.
 
@@ -46,6 +58,7 @@ def scaled(
         axis: the axis that the reduction runs along: 1, blocks lie along rows; 0, along columns.
         random: int64 ``[seed, offset]`` on the CPU, for stochastic rounding.
         stream: added to the offset.
+        out: where the carrier goes, as in `round`; not with a transform.
 
     Returns:
         The carrier: fp32 ``[R, C]``, element times block scale, exact unless that leaves fp32's range; under a
@@ -63,7 +76,9 @@ def scaled(
         >>> carrier.tolist(), outer.item()
         ([[4.0, 0.5]], 1.0)
     """
-    return _ops.scaled_op(x, _text(cast), axis, random, stream)
+    if out is None:
+        return _ops.scaled_op(x, _text(cast), axis, random, stream)
+    return _ops.scaled_into(x, _text(cast), axis, random, stream, out)
 
 
 def scaled_both(

@@ -52,6 +52,25 @@ def _scaled_fake(x: Tensor, cast: str, axis: int, random: Tensor | None, stream:
     return carrier, _outer_fake(x, parameters, axis)
 
 
+def round_into(x: Tensor, cast: str, random: Tensor | None, stream: int, out: Tensor) -> Tensor:
+    """``round`` into a tensor that exists; no operation, so not for compiled code."""
+    parameters = _unscaled(cast)
+    _check_dtype(x)
+    _check_out(x, out, parameters)
+    return default_backend(x.device.type).round(x, parameters, *_random_state(parameters, random, stream), out=out)
+
+
+def scaled_into(
+    x: Tensor, cast: str, axis: int, random: Tensor | None, stream: int, out: Tensor
+) -> tuple[Tensor, Tensor]:
+    """``scaled`` with its carrier into a tensor that exists; no operation, so not for compiled code."""
+    parameters = _parameters(cast)
+    _check_matrix(x, axis)
+    _check_out(x, out, parameters)
+    state = _random_state(parameters, random, stream)
+    return default_backend(x.device.type).scaled(x, parameters, axis, *state, out=out)
+
+
 def _scaled_both(
     x: Tensor, row: str, column: str, random: Tensor | None, stream: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -178,6 +197,21 @@ def _check_matrix(x: Tensor, axis: int) -> None:
     _check_axis(axis)
     if x.ndim != 2:
         raise ValueError(f"a scaled cast takes a matrix, got shape {tuple(x.shape)}; flatten the leading dimensions")
+
+
+def _check_out(x: Tensor, out: Tensor, parameters: CastParameters) -> None:
+    if x.requires_grad and torch.is_grad_enabled():
+        raise RuntimeError("x requires a gradient, which rounding does not pass on: detach it first")
+    if parameters.transform:
+        raise ValueError("out with a transform: its carrier may be padded; leave out away")
+    fits = out.shape == x.shape and out.dtype == torch.float32 and out.device == x.device and out.is_contiguous()
+    if not fits or out.requires_grad:
+        raise ValueError(
+            f"out is {list(out.shape)} {out.dtype} on {out.device} with strides {out.stride()}: expected a contiguous "
+            f"fp32 tensor of shape {list(x.shape)} on {x.device}, without gradient"
+        )
+    if out.untyped_storage().data_ptr() == x.untyped_storage().data_ptr():
+        raise ValueError("out shares its memory with x: give another tensor, or None for a fresh one")
 
 
 def _check_axis(axis: int) -> None:

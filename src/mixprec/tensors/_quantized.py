@@ -103,7 +103,7 @@ def quantize(x: Tensor, cast: Cast | str, *, seed: int | None = None, offset: in
     return QuantizedTensor(codes=codes, scales=scales, outer=outer, cast=resolved, shape=x.shape, dtype=x.dtype)
 
 
-def fake_quantize(x: Tensor, cast: Cast | str, *, seed: int = 0) -> Tensor:
+def fake_quantize(x: Tensor, cast: Cast | str, *, seed: int = 0, out: Tensor | None = None) -> Tensor:
     """The values that a cast leaves of a tensor: ``decode(code) * scale`` for each element.
 
     Args:
@@ -111,6 +111,7 @@ def fake_quantize(x: Tensor, cast: Cast | str, *, seed: int = 0) -> Tensor:
             leading dimensions flattened.
         cast: a cast or its one-line form, e.g. ``"mxfp4 sr rht32"``.
         seed: key of the random bits of a stochastic cast.
+        out: where the result goes; contiguous fp32 of x's shape, no part of x; not with a transform.
 
     Returns:
         fp32, shape of x. A cast's transform is undone. NaN stays NaN; a NaN or infinity makes everything that
@@ -129,9 +130,16 @@ def fake_quantize(x: Tensor, cast: Cast | str, *, seed: int = 0) -> Tensor:
     resolved = resolve(cast)
     random = random_state(resolved, seed, 0)
     if resolved.granularity.kind == "none":
-        return kernels.round(x, resolved, random=random)
-    carrier, outer = kernels.scaled(as_matrix(x), resolved, axis=1, random=random)
-    return _restore(carrier * outer, resolved, x.shape)
+        return kernels.round(x, resolved, random=random, out=out)
+    if out is not None and not (out.shape == x.shape and out.is_contiguous()):
+        raise ValueError(
+            f"out is {list(out.shape)} with strides {out.stride()}: expected a contiguous tensor of shape {list(x.shape)}"
+        )
+    into = None if out is None else as_matrix(out)
+    carrier, outer = kernels.scaled(as_matrix(x), resolved, axis=1, random=random, out=into)
+    # The outer scale of power-of-two block scales is one.
+    values = carrier if resolved.scale == "e8m0" else carrier.mul_(outer)
+    return _restore(values, resolved, x.shape)
 
 
 def _restore(values: Tensor, cast: Cast, shape: torch.Size) -> Tensor:

@@ -32,15 +32,26 @@ class ReferenceBackend:
 
     name = "reference"
 
-    def round(self, x: Tensor, parameters: CastParameters, seed: int, offset: int) -> Tensor:
+    def round(
+        self, x: Tensor, parameters: CastParameters, seed: int, offset: int, *, out: Tensor | None = None
+    ) -> Tensor:
         """Every element on its own."""
         wide = x.float().contiguous()
-        return round_to_grid(wide, parameters, _words(wide, parameters, seed, offset))
+        return _into(out, round_to_grid(wide, parameters, _words(wide, parameters, seed, offset)))
 
-    def scaled(self, x: Tensor, parameters: CastParameters, axis: int, seed: int, offset: int) -> tuple[Tensor, Tensor]:
+    def scaled(
+        self,
+        x: Tensor,
+        parameters: CastParameters,
+        axis: int,
+        seed: int,
+        offset: int,
+        *,
+        out: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
         """Carrier and outer scale."""
         elements, scales = _quantized_rows(x, parameters, axis, seed, offset)
-        return _layout(elements * scales.scale, axis), _layout(scales.outer, axis)
+        return _into(out, _layout(elements * scales.scale, axis)), _layout(scales.outer, axis)
 
     def scaled_both(
         self, x: Tensor, row: CastParameters, column: CastParameters, seed: int, offset: int
@@ -91,6 +102,10 @@ def _quantized_rows(x: Tensor, parameters: CastParameters, axis: int, seed: int,
     words = _words(_layout(rows, axis), parameters, seed, offset)
     words = None if words is None else _layout(words, axis)
     return round_to_grid(rows * scales.quant_scale, parameters, words), scales
+
+
+def _into(out: Tensor | None, result: Tensor) -> Tensor:
+    return result if out is None else out.copy_(result)
 
 
 def _layout(x: Tensor, axis: int) -> Tensor:
