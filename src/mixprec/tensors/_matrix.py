@@ -21,7 +21,6 @@ def as_matrix(x: Tensor) -> Tensor:
     return x.reshape(math.prod(x.shape[:-1]), columns)
 
 
-@torch.compiler.assume_constant_result  # parsed while compiling, and not traced
 def resolve(cast: Cast | str) -> Cast:
     """A cast from itself or its one-line form.
 
@@ -30,6 +29,10 @@ def resolve(cast: Cast | str) -> Cast:
         'e2m1'
     """
     return parse_cast(cast) if isinstance(cast, str) else cast
+
+
+# Parsed while compiling, not traced: what torch.compiler.assume_constant_result sets, without importing the compiler.
+resolve._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
 
 
 def random_state(cast: Cast, seed: int | None, offset: int) -> Tensor | None:

@@ -133,7 +133,8 @@ def fake_quantize(x: Tensor, cast: Cast | str, *, seed: int = 0, out: Tensor | N
         return kernels.round(x, resolved, random=random, out=out)
     if out is not None and not (out.shape == x.shape and out.is_contiguous()):
         raise ValueError(
-            f"out is {list(out.shape)} with strides {out.stride()}: expected a contiguous tensor of shape {list(x.shape)}"
+            f"out is {list(out.shape)} with strides {out.stride()}: expected a contiguous tensor of shape "
+            f"{list(x.shape)}"
         )
     into = None if out is None else as_matrix(out)
     carrier, outer = kernels.scaled(as_matrix(x), resolved, axis=1, random=random, out=into)
