@@ -102,11 +102,15 @@ class Conversion:
 
     @contextmanager
     def region(self) -> Generator[None]:
-        """To be entered around the backward pass: recomputed functions follow the compute dtype's rules."""
+        """To be entered around the backward pass: recomputed functions follow the compute dtype's rules.
+
+        Inside, autocast is off whatever is outside: torch would cast the operands of its own backward products too.
+        (Recomputation restores the state of its forward pass.)
+        """
         observer = self.state.observer
         # A compiled forward pass cannot be observed; its backward pass alone would tell half the truth.
         seen = observer if observer is not None and observer.was_on else None
-        with ComputeMode(self.state), observing(seen):
+        with torch.autocast(self.state.device_type, enabled=False), ComputeMode(self.state), observing(seen):
             yield
         if observer is not None:
             self._end_measurement(observer)
