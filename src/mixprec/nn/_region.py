@@ -34,7 +34,8 @@ def run_in_region(module: nn.Module, forward: Callable[..., Any], args: tuple[An
             return forward(module, *args, **kwargs)
     observer = None if torch.compiler.is_compiling() else state.observer
     with autocast_of(state), ComputeMode(state), observing(observer):
-        state.draw()
+        if torch.is_grad_enabled():  # an evaluation in between must not change the training's random bits
+            state.draw()
         outputs = forward(module, *args, **kwargs)
     return (
         pytree.tree_map(functools.partial(_widened, dtype=state.compute_dtype), outputs) if state.is_16bit else outputs
