@@ -235,7 +235,7 @@ def test_results_can_go_into_given_tensors(backend) -> None:
     assert equal(y, backend.scaled(x, mxfp8, 0, 0, 0)[0])
     assert backend.scaled_both(x, mxfp8, mxfp8, 0, 0, out=(y, z))[2] is z
     with pytest.raises(
-        ValueError, match=r"out is \[66, 70\] .*: expected a contiguous fp32 CPU tensor of shape \[70, 66\]"
+        ValueError, match=r"out is \[66, 70\] .*: expected a contiguous fp32 tensor of shape \[70, 66\]"
     ):
         backend.round(x, bf16, 0, 0, out=torch.empty(66, 70))
     with pytest.raises(ValueError, match="out shares its memory with x"):

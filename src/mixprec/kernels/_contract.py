@@ -234,9 +234,16 @@ class Backend(Protocol):
         ...
 
     def scaled_both(
-        self, x: Tensor, row: CastParameters, column: CastParameters, seed: int, offset: int
+        self,
+        x: Tensor,
+        row: CastParameters,
+        column: CastParameters,
+        seed: int,
+        offset: int,
+        *,
+        out: tuple[Tensor | None, Tensor | None] = (None, None),
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """``scaled(x, row, 1, seed, offset) + scaled(x, column, 0, seed, offset + 1)``."""
+        """``scaled(x, row, 1, seed, offset) + scaled(x, column, 0, seed, offset + 1)``; the carriers into ``out``."""
         ...
 
     def amax(self, x: Tensor) -> Tensor:

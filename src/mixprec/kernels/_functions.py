@@ -82,7 +82,13 @@ def scaled(
 
 
 def scaled_both(
-    x: Tensor, cast_row: Cast | str, cast_col: Cast | str, *, random: Tensor | None = None, stream: int = 0
+    x: Tensor,
+    cast_row: Cast | str,
+    cast_col: Cast | str,
+    *,
+    random: Tensor | None = None,
+    stream: int = 0,
+    out: tuple[Tensor | None, Tensor | None] = (None, None),
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """A matrix cast twice, with the reduction along axis 1 and along axis 0, in one reading.
 
@@ -92,6 +98,7 @@ def scaled_both(
         cast_col: cast for the reduction along axis 0; uses ``stream + 1``.
         random: int64 ``[seed, offset]`` on the CPU, for stochastic rounding.
         stream: added to the offset.
+        out: where the carriers go, as in `round`; not with a transform.
 
     Returns:
         Carrier and outer scale of the first, then of the second; both carriers in the layout ``[R, C]``.
@@ -106,7 +113,9 @@ def scaled_both(
         >>> along_rows.tolist(), along_columns.tolist()
         ([[4.0, 0.5], [1.0, 2.0]], [[4.0, 0.25], [1.0, 2.0]])
     """
-    return _ops.scaled_both_op(x, _text(cast_row), _text(cast_col), random, stream)
+    if out == (None, None):
+        return _ops.scaled_both_op(x, _text(cast_row), _text(cast_col), random, stream)
+    return _ops.scaled_both_into(x, _text(cast_row), _text(cast_col), random, stream, out)
 
 
 def amax(x: Tensor) -> Tensor:

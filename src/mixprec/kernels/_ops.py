@@ -56,7 +56,7 @@ def round_into(x: Tensor, cast: str, random: Tensor | None, stream: int, out: Te
     """``round`` into a tensor that exists; no operation, so not for compiled code."""
     parameters = _unscaled(cast)
     _check_dtype(x)
-    _check_out(x, out, parameters)
+    _check_into(x, parameters)
     return default_backend(x.device.type).round(x, parameters, *_random_state(parameters, random, stream), out=out)
 
 
@@ -66,7 +66,7 @@ def scaled_into(
     """``scaled`` with its carrier into a tensor that exists; no operation, so not for compiled code."""
     parameters = _parameters(cast)
     _check_matrix(x, axis)
-    _check_out(x, out, parameters)
+    _check_into(x, parameters)
     state = _random_state(parameters, random, stream)
     return default_backend(x.device.type).scaled(x, parameters, axis, *state, out=out)
 
@@ -79,6 +79,19 @@ def _scaled_both(
     needs_bits = row_parameters if row_parameters.stochastic else column_parameters
     seed, offset = _random_state(needs_bits, random, stream)
     return default_backend(x.device.type).scaled_both(x, row_parameters, column_parameters, seed, offset)
+
+
+def scaled_both_into(
+    x: Tensor, row: str, column: str, random: Tensor | None, stream: int, out: tuple[Tensor | None, Tensor | None]
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """``scaled_both`` with its carriers into tensors that exist; no operation, so not for compiled code."""
+    row_parameters, column_parameters = _parameters(row), _parameters(column)
+    _check_matrix(x, 1)
+    for tensor, parameters in zip(out, (row_parameters, column_parameters), strict=True):
+        if tensor is not None:
+            _check_into(x, parameters)
+    state = _random_state(row_parameters if row_parameters.stochastic else column_parameters, random, stream)
+    return default_backend(x.device.type).scaled_both(x, row_parameters, column_parameters, *state, out=out)
 
 
 def _scaled_both_fake(
@@ -199,19 +212,11 @@ def _check_matrix(x: Tensor, axis: int) -> None:
         raise ValueError(f"a scaled cast takes a matrix, got shape {tuple(x.shape)}; flatten the leading dimensions")
 
 
-def _check_out(x: Tensor, out: Tensor, parameters: CastParameters) -> None:
+def _check_into(x: Tensor, parameters: CastParameters) -> None:
     if x.requires_grad and torch.is_grad_enabled():
         raise RuntimeError("x requires a gradient, which rounding does not pass on: detach it first")
     if parameters.transform:
         raise ValueError("out with a transform: its carrier may be padded; leave out away")
-    fits = out.shape == x.shape and out.dtype == torch.float32 and out.device == x.device and out.is_contiguous()
-    if not fits or out.requires_grad:
-        raise ValueError(
-            f"out is {list(out.shape)} {out.dtype} on {out.device} with strides {out.stride()}: expected a contiguous "
-            f"fp32 tensor of shape {list(x.shape)} on {x.device}, without gradient"
-        )
-    if out.untyped_storage().data_ptr() == x.untyped_storage().data_ptr():
-        raise ValueError("out shares its memory with x: give another tensor, or None for a fresh one")
 
 
 def _check_axis(axis: int) -> None:

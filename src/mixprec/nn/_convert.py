@@ -112,6 +112,7 @@ class Conversion:
         seen = observer if observer is not None and observer.was_on else None
         with torch.autocast(self.state.device_type, enabled=False), ComputeMode(self.state), observing(seen):
             yield
+        self.state.workspace.release()
         if observer is not None:
             self._end_measurement(observer)
 

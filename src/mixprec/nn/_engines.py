@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from .. import kernels
+from ._workspace import Workspace
 
 Result = TypeVar("Result")
 
@@ -36,12 +37,14 @@ class Product:
         native_fp8: whether the device multiplies FP8.
         out_dtype: what the sums are rounded to, once.
         held_in_fp32: whether the rounded values are wanted in an fp32 tensor.
+        workspace: memory for sums that are rounded afterwards.
     """
 
     native_compute: bool
     native_fp8: bool
     out_dtype: torch.dtype
     held_in_fp32: bool = False
+    workspace: Workspace
 
 
 def engine_name(a: Operand, b: Operand, product: Product) -> str:
@@ -72,13 +75,27 @@ def multiply(a: Operand, b: Operand, product: Product, bias_N: Tensor | None = N
         if product.out_dtype == a.carrier.dtype:
             y_MN = _matrix_product(a.carrier, b.carrier, bias_N)
             return y_MN.float() if product.held_in_fp32 else y_MN
-    y_MN = _wide_product(a.carrier, b.carrier, None if _scaled(a, b) else bias_N)
-    for outer in (a.outer, b.outer):
-        if outer is not None:
-            y_MN = y_MN.mul_(outer)
+    y_MN = _wide_product(a.carrier, b.carrier, None if _scaled(a, b) else bias_N, _sums(a, b, product))
+    y_MN = _with_outer_scales(y_MN, a.outer, b.outer)
     if bias_N is not None and _scaled(a, b):
         y_MN = y_MN.add_(bias_N.float())
     return _rounded_once(y_MN, product)
+
+
+def _with_outer_scales(y_MN: Tensor, a: Tensor | None, b: Tensor | None) -> Tensor:
+    if a is not None and b is not None and a.dim() == b.dim() == 0:
+        return y_MN.mul_(a * b)  # one pass; only where both scales are near 2**-70 does their product lose digits
+    for outer in (a, b):
+        if outer is not None:
+            y_MN = y_MN.mul_(outer)
+    return y_MN
+
+
+def _sums(a: Operand, b: Operand, product: Product) -> Tensor | None:
+    """Memory for the sums of a product that is rounded afterwards."""
+    if product.out_dtype == torch.float32:
+        return None
+    return product.workspace.take("sums", (a.carrier.shape[0], b.carrier.shape[1]), a.carrier.device)
 
 
 def _rounded_once(y_MN: Tensor, product: Product) -> Tensor:
@@ -99,17 +116,18 @@ def _is_rounded(operand: Operand) -> bool:
 FORMAT_OF_DTYPE = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
-def _matrix_product(a_MK: Tensor, b_KN: Tensor, bias_N: Tensor | None) -> Tensor:
+def _matrix_product(a_MK: Tensor, b_KN: Tensor, bias_N: Tensor | None, out: Tensor | None = None) -> Tensor:
     if bias_N is None:
-        return torch.mm(a_MK, b_KN)
-    return torch.addmm(bias_N.to(a_MK.dtype), a_MK, b_KN)
+        return torch.mm(a_MK, b_KN) if out is None else torch.mm(a_MK, b_KN, out=out)
+    bias_N = bias_N.to(a_MK.dtype)
+    return torch.addmm(bias_N, a_MK, b_KN) if out is None else torch.addmm(bias_N, a_MK, b_KN, out=out)
 
 
-def _wide_product(a_MK: Tensor, b_KN: Tensor, bias_N: Tensor | None) -> Tensor:
+def _wide_product(a_MK: Tensor, b_KN: Tensor, bias_N: Tensor | None, out: Tensor | None) -> Tensor:
     """The product of exact carriers with fp32 sums, in fp32."""
     if a_MK.device.type == "cuda" and bias_N is None and _fit_bf16(a_MK, b_KN):
         return torch.mm(a_MK, b_KN, out_dtype=torch.float32)
-    return exactly(_matrix_product, a_MK.float(), b_KN.float(), bias_N)
+    return exactly(_matrix_product, a_MK.float(), b_KN.float(), bias_N, out)
 
 
 def _precision() -> str:

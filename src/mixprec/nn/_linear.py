@@ -31,8 +31,10 @@ class LinearFunction(torch.autograd.Function):
             dtype = state.compute_dtype
             # The compute dtype's copy of the input is what the backward pass keeps.
             x_c = x_MK.to(dtype)
-            context = _context(site, state.drawn, _INPUT)
-            saves_cast = not state.is_16bit and casts.wgrad_input is not None
+            keeps = None if state.is_16bit or not ctx.needs_input_grad[1] else casts.wgrad_input
+            saves_cast = keeps is not None
+            shared = keeps is not None and keeps == casts.fprop_input and keeps.ignores_axis
+            context = _context(site, state.drawn, _INPUT, (None if shared else "first", None))
             if saves_cast:
                 x, x_wgrad = cast_both(x_c, casts.fprop_input, casts.wgrad_input, context)
             else:
@@ -56,7 +58,7 @@ class LinearFunction(torch.autograd.Function):
         dx = dw = db = None
         with torch.autocast(site.state.device_type, enabled=False):
             g_c = grad_MN.to(dtype)
-            context = _context(site, drawn, _GRAD)
+            context = _context(site, drawn, _GRAD, ("first", "second"))
             g, g_wgrad = _grad_operands(g_c, site, context, needs_x, needs_w)
             if g is not None:
                 w = _weight_operand(weight_NK, casts.dgrad_weight, 0, site, _WEIGHT_BACKWARD, drawn)
@@ -64,7 +66,7 @@ class LinearFunction(torch.autograd.Function):
                 dx = _run(site, "dgrad", g, w, product).to(x_dtype)
             if g_wgrad is not None:
                 if ctx.kept is None:
-                    x = cast_operand(kept, casts.wgrad_input, 0, _context(site, drawn, _INPUT).next())
+                    x = cast_operand(kept, casts.wgrad_input, 0, _context(site, drawn, _INPUT, (None, "third")).next())
                 else:
                     x = Operand(kept, outer, ctx.kept)
                 dw = _run(site, "wgrad", transposed(g_wgrad), x, _product(site, torch.float32)).to(weight_NK.dtype)
@@ -84,9 +86,10 @@ def _weight_operand(
 ) -> Operand:
     if cast is None:
         dtype = site.state.compute_dtype
-        rounded = rounded_to(w_NK, dtype, wide=not site.state.native_compute)
+        out = site.state.workspace.take("weight", w_NK.shape, w_NK.device)
+        rounded = rounded_to(w_NK, dtype, wide=not site.state.native_compute, out=out)
         return Operand(rounded, None, FORMAT_OF_DTYPE[dtype])
-    return cast_operand(w_NK, cast, axis, _context(site, drawn, stream))
+    return cast_operand(w_NK, cast, axis, _context(site, drawn, stream, ("weight", None)))
 
 
 def _bias(bias_N: Tensor | None, site: Site) -> Tensor | None:
@@ -106,14 +109,25 @@ def _grad_operands(
     )
 
 
-def _context(site: Site, drawn: Tensor, stream: int) -> CastContext:
-    return CastContext(random=drawn, stream=site.stream + stream, wide=not site.state.native_compute)
+def _context(site: Site, drawn: Tensor, stream: int, slots: tuple[str | None, str | None]) -> CastContext:
+    state = site.state
+    return CastContext(
+        random=drawn,
+        stream=site.stream + stream,
+        wide=not state.native_compute,
+        workspace=state.workspace,
+        slots=slots,
+    )
 
 
 def _product(site: Site, dtype: torch.dtype, *, held_in_fp32: bool = False) -> Product:
     state = site.state
     return Product(
-        native_compute=state.native_compute, native_fp8=state.native_fp8, out_dtype=dtype, held_in_fp32=held_in_fp32
+        native_compute=state.native_compute,
+        native_fp8=state.native_fp8,
+        out_dtype=dtype,
+        held_in_fp32=held_in_fp32,
+        workspace=state.workspace,
     )
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from .. import kernels
 from ._engines import FORMAT_OF_DTYPE, Operand
 from ._site import OperandCast
+from ._workspace import Workspace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,27 +21,41 @@ class CastContext:
         random: ``[seed, offset]`` of the pass.
         stream: the operand's first stream of random bits.
         wide: whether operands without a cast are widened to fp32 (once, for all products that they enter).
+        workspace: memory for operands that are not kept.
+        slots: where in it the operand's two orientations go; ``None`` for one that is kept.
     """
 
     random: Tensor
     stream: int
     wide: bool
+    workspace: Workspace
+    slots: tuple[str | None, str | None]
 
     def next(self) -> CastContext:
         """The context of the operand's second orientation."""
-        return replace(self, stream=self.stream + 1)
+        return replace(self, stream=self.stream + 1, slots=(self.slots[1], None))
+
+    def memory(self, x: Tensor) -> Tensor | None:
+        """Where the cast of ``x`` goes."""
+        slot = self.slots[0]
+        return None if slot is None else self.workspace.take(slot, x.shape, x.device)
 
 
 def cast_operand(x_RC: Tensor, cast: OperandCast | None, axis: int, context: CastContext) -> Operand:
     """``x`` as an operand whose reduction runs along ``axis``; ``None`` takes it as it is."""
     if cast is None:
-        widened = x_RC.float() if context.wide else x_RC
-        return Operand(widened, None, FORMAT_OF_DTYPE[x_RC.dtype])
+        return Operand(_widened(x_RC, context) if context.wide else x_RC, None, FORMAT_OF_DTYPE[x_RC.dtype])
     random, stream = context.random, context.stream
+    out = None if cast.is_padded else context.memory(x_RC)
     if not cast.scaled:
-        return Operand(kernels.round(x_RC, cast.text, random=random, stream=stream), None, cast.text)
-    carrier, outer = kernels.scaled(x_RC, cast.text, axis=axis, random=random, stream=stream)
+        return Operand(kernels.round(x_RC, cast.text, random=random, stream=stream, out=out), None, cast.text)
+    carrier, outer = kernels.scaled(x_RC, cast.text, axis=axis, random=random, stream=stream, out=out)
     return Operand(carrier, outer if cast.has_outer else None, cast.text)
+
+
+def _widened(x: Tensor, context: CastContext) -> Tensor:
+    out = None if x.dtype == torch.float32 else context.memory(x)
+    return x.float() if out is None else out.copy_(x)
 
 
 def cast_both(
@@ -53,14 +68,20 @@ def cast_both(
     if along_columns == along_rows and (along_columns is None or along_columns.ignores_axis):
         both = cast_operand(x_RC, along_columns, 1, context)
         return both, both
-    if along_columns is None or along_rows is None or not (along_columns.scaled and along_rows.scaled):
-        return cast_operand(x_RC, along_columns, 1, context), cast_operand(x_RC, along_rows, 0, context.next())
+    first, second = along_columns, along_rows
+    if first is None or second is None or not (first.is_fusable and second.is_fusable):
+        return cast_operand(x_RC, first, 1, context), cast_operand(x_RC, second, 0, context.next())
     carrier, outer, carrier_t, outer_t = kernels.scaled_both(
-        x_RC, along_columns.text, along_rows.text, random=context.random, stream=context.stream
+        x_RC,
+        first.text,
+        second.text,
+        random=context.random,
+        stream=context.stream,
+        out=(context.memory(x_RC), context.next().memory(x_RC)),
     )
     return (
-        Operand(carrier, outer if along_columns.has_outer else None, along_columns.text),
-        Operand(carrier_t, outer_t if along_rows.has_outer else None, along_rows.text),
+        Operand(carrier, outer if first.has_outer else None, first.text),
+        Operand(carrier_t, outer_t if second.has_outer else None, second.text),
     )
 
 
@@ -70,10 +91,10 @@ def transposed(operand: Operand) -> Operand:
     return Operand(operand.carrier.t(), outer if outer is None or outer.dim() == 0 else outer.t(), operand.format)
 
 
-def rounded_to(x: Tensor, dtype: torch.dtype, wide: bool) -> Tensor:
-    """``x`` rounded to ``dtype``'s values; held in fp32 when ``wide`` and ``x`` is fp32."""
+def rounded_to(x: Tensor, dtype: torch.dtype, wide: bool, out: Tensor | None = None) -> Tensor:
+    """``x`` rounded to ``dtype``'s values; held in fp32 (in ``out`` if given) when ``wide`` and ``x`` is fp32."""
     if x.dtype == dtype:
         return x
     if wide and x.dtype == torch.float32:
-        return kernels.round(x, FORMAT_OF_DTYPE[dtype])
+        return kernels.round(x, FORMAT_OF_DTYPE[dtype], out=out)
     return x.to(dtype)

@@ -37,6 +37,7 @@ def run_in_region(module: nn.Module, forward: Callable[..., Any], args: tuple[An
         if torch.is_grad_enabled():  # an evaluation in between must not change the training's random bits
             state.draw()
         outputs = forward(module, *args, **kwargs)
+    state.workspace.release()
     return (
         pytree.tree_map(functools.partial(_widened, dtype=state.compute_dtype), outputs) if state.is_16bit else outputs
     )

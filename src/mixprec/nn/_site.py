@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..specs import Cast, LayerPrecision
+from ._workspace import Workspace
 
 if TYPE_CHECKING:
     from ._observer import GemmObserver
@@ -38,6 +39,7 @@ class ConversionState:
         drawn: ``[seed, offset]`` of the running forward pass.
         streams: streams that one forward pass uses.
         observer: who listens to GEMMs, or ``None``.
+        workspace: memory for operands, held during a pass.
     """
 
     compute_dtype: torch.dtype
@@ -49,14 +51,15 @@ class ConversionState:
     drawn: Tensor = field(default_factory=lambda: new_random_state(0))
     streams: int = 0
     observer: GemmObserver | None = None
+    workspace: Workspace = field(default_factory=Workspace)
 
     def __post_init__(self) -> None:
         #: The site of functions that a model calls itself: everything in the compute dtype.
         self.functional = Site(name="", casts=OperandCasts(), stream=0, state=self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the observer: a copy of a model that is being measured is not being measured."""
-        return {**vars(self), "observer": None}
+        """Without the observer and the workspace: a copy of a model is neither measured nor in the middle of a pass."""
+        return {**vars(self), "observer": None, "workspace": Workspace()}
 
     @property
     def is_16bit(self) -> bool:
@@ -87,6 +90,7 @@ class OperandCast:
         text: the cast as the casting operators take it.
         scaled: whether values share a scale.
         has_outer: whether a scale is left to apply to the output (an MX scale is inside the carrier).
+        is_padded: whether a transform may pad the carrier.
         ignores_axis: whether both orientations of a matrix get the same values.
         stochastic: whether it needs random bits.
     """
@@ -94,8 +98,14 @@ class OperandCast:
     text: str
     scaled: bool
     has_outer: bool
+    is_padded: bool
     ignores_axis: bool
     stochastic: bool
+
+    @property
+    def is_fusable(self) -> bool:
+        """Whether it can share the read of a matrix with the cast along the other axis."""
+        return self.scaled and not self.is_padded
 
     @classmethod
     def of(cls, cast: Cast) -> OperandCast:
@@ -105,6 +115,7 @@ class OperandCast:
             text=str(cast),
             scaled=kind != "none",
             has_outer=kind != "none" and cast.scale != "e8m0",
+            is_padded=cast.transform > 0,
             ignores_axis=kind in ("none", "tensor"),
             stochastic=cast.rounding == "stochastic",
         )

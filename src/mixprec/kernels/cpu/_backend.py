@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .._contract import SIGN_SEED, CastParameters
+from .._out import check_out
 from . import _native
 from ._levels import LevelName, native_level
 from ._plan import Plan, plan_of
@@ -216,17 +217,7 @@ def _empty(shape: Sequence[int]) -> Tensor:
 
 def _result(x: Tensor, out: Tensor | None) -> Tensor:
     """Where the rounded matrix x goes: ``out``, or fresh memory."""
-    if out is None:
-        return _empty(x.shape)
-    fits = out.shape == x.shape and out.dtype == torch.float32 and out.device.type == "cpu" and out.is_contiguous()
-    if not fits:
-        raise ValueError(
-            f"out is {list(out.shape)} {out.dtype} on {out.device} with strides {out.stride()}: "
-            f"expected a contiguous fp32 CPU tensor of shape {list(x.shape)}"
-        )
-    if out.untyped_storage().data_ptr() == x.untyped_storage().data_ptr():
-        raise ValueError("out shares its memory with x: give another tensor, or None for a fresh one")
-    return out
+    return _empty(x.shape) if out is None else check_out(x, out)
 
 
 def _outer(x: Tensor, parameters: CastParameters, axis: int) -> Tensor:

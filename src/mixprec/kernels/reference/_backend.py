@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from .._contract import CastParameters
+from .._out import check_out
 from ._grid import decode, encode, round_to_grid
 from ._hadamard import hadamard_rows
 from ._packing import pack, unpack
@@ -54,10 +55,18 @@ class ReferenceBackend:
         return _into(out, _layout(elements * scales.scale, axis)), _layout(scales.outer, axis)
 
     def scaled_both(
-        self, x: Tensor, row: CastParameters, column: CastParameters, seed: int, offset: int
+        self,
+        x: Tensor,
+        row: CastParameters,
+        column: CastParameters,
+        seed: int,
+        offset: int,
+        *,
+        out: tuple[Tensor | None, Tensor | None] = (None, None),
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Carrier and outer scale along rows, then along columns."""
-        return *self.scaled(x, row, 1, seed, offset), *self.scaled(x, column, 0, seed, offset + 1)
+        first = self.scaled(x, row, 1, seed, offset, out=out[0])
+        return *first, *self.scaled(x, column, 0, seed, offset + 1, out=out[1])
 
     def amax(self, x: Tensor) -> Tensor:
         """Largest magnitude."""
@@ -105,7 +114,7 @@ def _quantized_rows(x: Tensor, parameters: CastParameters, axis: int, seed: int,
 
 
 def _into(out: Tensor | None, result: Tensor) -> Tensor:
-    return result if out is None else out.copy_(result)
+    return result if out is None else check_out(result, out).copy_(result)
 
 
 def _layout(x: Tensor, axis: int) -> Tensor:
