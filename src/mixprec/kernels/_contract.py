@@ -250,13 +250,16 @@ class Backend(Protocol):
         """Largest magnitude, 0-d fp32; NaN if there is a NaN; 0 if x is empty; any number of dimensions."""
         ...
 
-    def hadamard(self, x: Tensor, size: int, signs: bool, axis: int, inverse: bool) -> Tensor:
+    def hadamard(
+        self, x: Tensor, size: int, signs: bool, axis: int, inverse: bool, *, out: Tensor | None = None
+    ) -> Tensor:
         """Orthonormal Walsh-Hadamard transform of groups of ``size`` (16, 32, 64 or 128) along ``axis``.
 
         Zero-padded along ``axis`` to a multiple of ``size``. Forward: signs (j is the index within the
         group; negative iff bit 0 of the Philox word of element j under seed ``SIGN_SEED``, offset 0, is 1),
         then for h = 1, 2, 4, ...: ``(a, b) -> (a + b, a - b)`` for elements j and j + h, then one product
         with ``fp32(1 / sqrt(size))``. Inverse: butterflies, product, then signs.
+        Into ``out`` if given, which has the padded shape.
         """
         ...
 

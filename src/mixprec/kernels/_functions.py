@@ -129,7 +129,7 @@ def amax(x: Tensor) -> Tensor:
     return _ops.amax_op(x)
 
 
-def hadamard(x: Tensor, size: int, *, signs: bool, axis: int) -> Tensor:
+def hadamard(x: Tensor, size: int, *, signs: bool, axis: int, out: Tensor | None = None) -> Tensor:
     """Orthonormal Walsh-Hadamard transform of groups of ``size`` elements along an axis.
 
     Args:
@@ -137,6 +137,7 @@ def hadamard(x: Tensor, size: int, *, signs: bool, axis: int) -> Tensor:
         size: 16, 32, 64 or 128.
         signs: whether the fixed pseudo-random signs are applied first.
         axis: 0 or 1.
+        out: where the result goes, as in `round`; of the padded shape.
 
     Returns:
         fp32, zero-padded along ``axis`` to a multiple of ``size``; additions in a fixed order.
@@ -150,7 +151,9 @@ def hadamard(x: Tensor, size: int, *, signs: bool, axis: int) -> Tensor:
         >>> hadamard(torch.tensor([[8.0, 4.0]]), 16, signs=False, axis=1)[0, :4].tolist()
         [3.0, 1.0, 3.0, 1.0]
     """
-    return _ops.hadamard_op(x, size, signs, axis, False)
+    if out is None:
+        return _ops.hadamard_op(x, size, signs, axis, False)
+    return _ops.hadamard_into(x, size, signs, axis, out)
 
 
 def hadamard_inverse(x: Tensor, size: int, *, signs: bool, axis: int) -> Tensor:

@@ -116,6 +116,14 @@ def _hadamard(x: Tensor, size: int, signs: bool, axis: int, inverse: bool) -> Te
     return default_backend(x.device.type).hadamard(x, size, signs, axis, inverse)
 
 
+def hadamard_into(x: Tensor, size: int, signs: bool, axis: int, out: Tensor) -> Tensor:
+    """``hadamard`` into a tensor that exists; no operation, so not for compiled code."""
+    _check_matrix(x, axis)
+    _check_transform(size)
+    _check_gradient(x)
+    return default_backend(x.device.type).hadamard(x, size, signs, axis, False, out=out)
+
+
 def _hadamard_fake(x: Tensor, size: int, signs: bool, axis: int, inverse: bool) -> Tensor:
     _check_matrix(x, axis)
     _check_transform(size)
@@ -212,9 +220,13 @@ def _check_matrix(x: Tensor, axis: int) -> None:
         raise ValueError(f"a scaled cast takes a matrix, got shape {tuple(x.shape)}; flatten the leading dimensions")
 
 
-def _check_into(x: Tensor, parameters: CastParameters) -> None:
+def _check_gradient(x: Tensor) -> None:
     if x.requires_grad and torch.is_grad_enabled():
         raise RuntimeError("x requires a gradient, which rounding does not pass on: detach it first")
+
+
+def _check_into(x: Tensor, parameters: CastParameters) -> None:
+    _check_gradient(x)
     if parameters.transform:
         raise ValueError("out with a transform: its carrier may be padded; leave out away")
 

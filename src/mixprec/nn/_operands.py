@@ -46,11 +46,20 @@ def cast_operand(x_RC: Tensor, cast: OperandCast | None, axis: int, context: Cas
     if cast is None:
         return Operand(_widened(x_RC, context) if context.wide else x_RC, None, FORMAT_OF_DTYPE[x_RC.dtype])
     random, stream = context.random, context.stream
-    out = None if cast.is_padded else context.memory(x_RC)
+    if cast.transform:
+        x_RC = _transformed(x_RC, cast, axis, context)
+    out = context.memory(x_RC)
     if not cast.scaled:
         return Operand(kernels.round(x_RC, cast.text, random=random, stream=stream, out=out), None, cast.text)
-    carrier, outer = kernels.scaled(x_RC, cast.text, axis=axis, random=random, stream=stream, out=out)
+    carrier, outer = kernels.scaled(x_RC, cast.after_transform, axis=axis, random=random, stream=stream, out=out)
     return Operand(carrier, outer if cast.has_outer else None, cast.text)
+
+
+def _transformed(x_RC: Tensor, cast: OperandCast, axis: int, context: CastContext) -> Tensor:
+    shape = list(x_RC.shape)
+    shape[axis] += -shape[axis] % cast.transform
+    out = context.workspace.take("transform", shape, x_RC.device)
+    return kernels.hadamard(x_RC, cast.transform, signs=cast.signs, axis=axis, out=out)
 
 
 def _widened(x: Tensor, context: CastContext) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -87,25 +87,29 @@ class OperandCast:
     """One operand's cast, with what the GEMM has to know of it worked out beforehand.
 
     Attributes:
-        text: the cast as the casting operators take it.
+        text: the cast's one-line form.
+        transform: size of its Hadamard transform, 0 for none.
+        signs: whether that flips signs.
+        after_transform: the one-line form of what follows the transform.
         scaled: whether values share a scale.
         has_outer: whether a scale is left to apply to the output (an MX scale is inside the carrier).
-        is_padded: whether a transform may pad the carrier.
         ignores_axis: whether both orientations of a matrix get the same values.
         stochastic: whether it needs random bits.
     """
 
     text: str
+    transform: int
+    signs: bool
+    after_transform: str
     scaled: bool
     has_outer: bool
-    is_padded: bool
     ignores_axis: bool
     stochastic: bool
 
     @property
     def is_fusable(self) -> bool:
         """Whether it can share the read of a matrix with the cast along the other axis."""
-        return self.scaled and not self.is_padded
+        return self.scaled and not self.transform
 
     @classmethod
     def of(cls, cast: Cast) -> OperandCast:
@@ -113,9 +117,11 @@ class OperandCast:
         kind = cast.granularity.kind
         return cls(
             text=str(cast),
+            transform=cast.transform,
+            signs=cast.random_signs,
+            after_transform=str(replace(cast, transform=0, random_signs=False)),
             scaled=kind != "none",
             has_outer=kind != "none" and cast.scale != "e8m0",
-            is_padded=cast.transform > 0,
             ignores_axis=kind in ("none", "tensor"),
             stochastic=cast.rounding == "stochastic",
         )

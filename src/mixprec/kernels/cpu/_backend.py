@@ -121,12 +121,14 @@ class CpuBackend:
         x = x.contiguous()
         return torch.tensor(_native.amax(_matrix(x, 1, x.numel()), self._run()), dtype=torch.float32)
 
-    def hadamard(self, x: Tensor, size: int, signs: bool, axis: int, inverse: bool) -> Tensor:
+    def hadamard(
+        self, x: Tensor, size: int, signs: bool, axis: int, inverse: bool, *, out: Tensor | None = None
+    ) -> Tensor:
         """Hadamard transform along an axis."""
         x = x.contiguous()
         shape = list(x.shape)
         shape[axis] = math.ceil(shape[axis] / size) * size
-        y = _empty(shape)
+        y = _empty(shape) if out is None else check_out(x, out, shape)
         flips = _sign_vector(size, self._level) if signs else None
         address = flips.data_ptr() if flips is not None else 0
         _native.hadamard(_matrix(x, x.shape[0], x.shape[1]), size, address, axis, inverse, y.data_ptr(), self._run())
@@ -217,7 +219,7 @@ def _empty(shape: Sequence[int]) -> Tensor:
 
 def _result(x: Tensor, out: Tensor | None) -> Tensor:
     """Where the rounded matrix x goes: ``out``, or fresh memory."""
-    return _empty(x.shape) if out is None else check_out(x, out)
+    return _empty(x.shape) if out is None else check_out(x, out, x.shape)
 
 
 def _outer(x: Tensor, parameters: CastParameters, axis: int) -> Tensor:

@@ -72,9 +72,11 @@ class ReferenceBackend:
         """Largest magnitude."""
         return largest_magnitude(x.float())
 
-    def hadamard(self, x: Tensor, size: int, signs: bool, axis: int, inverse: bool) -> Tensor:
+    def hadamard(
+        self, x: Tensor, size: int, signs: bool, axis: int, inverse: bool, *, out: Tensor | None = None
+    ) -> Tensor:
         """Hadamard transform along an axis."""
-        return _layout(hadamard_rows(_layout(x.float(), axis), size, signs, inverse), axis)
+        return _into(out, _layout(hadamard_rows(_layout(x.float(), axis), size, signs, inverse), axis))
 
     def quantize(
         self, x: Tensor, parameters: CastParameters, axis: int, seed: int, offset: int
@@ -114,7 +116,7 @@ def _quantized_rows(x: Tensor, parameters: CastParameters, axis: int, seed: int,
 
 
 def _into(out: Tensor | None, result: Tensor) -> Tensor:
-    return result if out is None else check_out(result, out).copy_(result)
+    return result if out is None else check_out(result, out, result.shape).copy_(result)
 
 
 def _layout(x: Tensor, axis: int) -> Tensor:
