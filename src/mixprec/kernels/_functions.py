@@ -113,7 +113,7 @@ def scaled_both(
         >>> along_rows.tolist(), along_columns.tolist()
         ([[4.0, 0.5], [1.0, 2.0]], [[4.0, 0.25], [1.0, 2.0]])
     """
-    if out == (None, None):
+    if out[0] is None and out[1] is None:
         return _ops.scaled_both_op(x, _text(cast_row), _text(cast_col), random, stream)
     return _ops.scaled_both_into(x, _text(cast_row), _text(cast_col), random, stream, out)
 

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ._autograd import plain_torch
 from ._engines import FORMAT_OF_DTYPE
 from ._matmul import matmul
 from ._site import ConversionState
@@ -43,7 +44,7 @@ class WideAttention(torch.autograd.Function):
         arguments: AttentionArguments,
         state: ConversionState,
     ) -> Tensor:
-        with torch.autocast(state.device_type, enabled=False):
+        with plain_torch(state.device_type):
             ctx.where = state.where()
             _announce(state, ctx.where, "attention")
             wide, logsumexp = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
@@ -60,7 +61,7 @@ class WideAttention(torch.autograd.Function):
         (grad,) = grad_outputs
         q, k, v, out, logsumexp, bias = ctx.saved_tensors
         arguments, state = ctx.arguments, ctx.state
-        with torch.autocast(state.device_type, enabled=False):
+        with plain_torch(state.device_type):
             _announce(state, ctx.where, "attention backward")
             grads = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
                 grad.float(), q.float(), k.float(), v.float(), out.float(), logsumexp, 0.0, arguments.is_causal,

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._autograd import plain_torch
 from ._engines import FORMAT_OF_DTYPE, exactly
 from ._operands import rounded_to
 from ._site import ConversionState
@@ -42,7 +43,7 @@ class ConvolutionFunction(torch.autograd.Function):
         state: ConversionState,
     ) -> Tensor:
         dtype, ctx.where = state.compute_dtype, state.where()
-        with torch.autocast(state.device_type, enabled=False):
+        with plain_torch(state.device_type):
             x_c = x.to(dtype)
             b_c = None if bias is None else bias.to(dtype)
             y = _convolve(x_c, weight, b_c, arguments, state)
@@ -59,7 +60,7 @@ class ConvolutionFunction(torch.autograd.Function):
         x_dtype, bias = ctx.dtypes
         needs_x, needs_w, needs_b = ctx.needs_input_grad[:3]
         dx = dw = db = None
-        with torch.autocast(state.device_type, enabled=False):
+        with plain_torch(state.device_type):
             g_c = grad.to(state.compute_dtype)
             sizes: list[int] | None = None if bias is None else bias[1]
             if needs_x and state.native_compute:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._autograd import plain_torch
 from ._engines import FORMAT_OF_DTYPE, Operand, Product, engine_name, multiply
 from ._operands import CastContext, cast_both, cast_operand, rounded_to, transposed
 from ._site import OperandCast, Site
@@ -27,7 +28,7 @@ class LinearFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x_MK: Tensor, weight_NK: Tensor, bias_N: Tensor | None, site: Site) -> Tensor:
         state, casts = site.state, site.casts
-        with torch.autocast(state.device_type, enabled=False):
+        with plain_torch(state.device_type):
             dtype = state.compute_dtype
             # The compute dtype's copy of the input is what the backward pass keeps.
             x_c = x_MK.to(dtype)
@@ -56,7 +57,7 @@ class LinearFunction(torch.autograd.Function):
         casts, dtype = site.casts, site.state.compute_dtype
         needs_x, needs_w, needs_b = ctx.needs_input_grad[:3]
         dx = dw = db = None
-        with torch.autocast(site.state.device_type, enabled=False):
+        with plain_torch(site.state.device_type):
             g_c = grad_MN.to(dtype)
             context = _context(site, drawn, _GRAD, ("first", "second"))
             g, g_wgrad = _grad_operands(g_c, site, context, needs_x, needs_w)

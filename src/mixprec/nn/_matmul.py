@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._autograd import plain_torch
 from ._engines import FORMAT_OF_DTYPE, exactly
 from ._site import ConversionState
 
@@ -18,7 +19,7 @@ class BatchedProduct(torch.autograd.Function):
     def forward(ctx: Any, a_BMK: Tensor, b_BKN: Tensor, state: ConversionState, wide: bool) -> Tensor:
         ctx.save_for_backward(a_BMK, b_BKN)
         ctx.state, ctx.where = state, state.where()
-        with torch.autocast(state.device_type, enabled=False):
+        with plain_torch(state.device_type):
             return _product(a_BMK, b_BKN, state, (ctx.where, "fprop"), wide)
 
     @staticmethod
@@ -27,7 +28,7 @@ class BatchedProduct(torch.autograd.Function):
         a_BMK, b_BKN = ctx.saved_tensors
         state = ctx.state
         da = db = None
-        with torch.autocast(state.device_type, enabled=False):
+        with plain_torch(state.device_type):
             g_BMN = grad_BMN.to(state.compute_dtype)
             if ctx.needs_input_grad[0]:
                 da = _product(g_BMN, b_BKN.transpose(1, 2), state, (ctx.where, "dgrad"))
