@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from ._autograd import plain_torch
 from ._engines import FORMAT_OF_DTYPE
@@ -57,6 +58,7 @@ class WideAttention(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, ...]:
         (grad,) = grad_outputs
         q, k, v, out, logsumexp, bias = ctx.saved_tensors

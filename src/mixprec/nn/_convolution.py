@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from ._autograd import plain_torch
 from ._engines import FORMAT_OF_DTYPE, exactly
@@ -53,6 +54,7 @@ class ConvolutionFunction(torch.autograd.Function):
         return y
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None]:
         (grad,) = grad_outputs
         x_c, weight = ctx.saved_tensors

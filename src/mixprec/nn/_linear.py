@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from ._autograd import plain_torch
 from ._engines import FORMAT_OF_DTYPE, Operand, Product, engine_name, multiply
@@ -50,6 +51,7 @@ class LinearFunction(torch.autograd.Function):
         return y_MN
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
         (grad_MN,) = grad_outputs
         kept, outer, weight_NK, drawn = ctx.saved_tensors

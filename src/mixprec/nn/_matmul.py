@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from ._autograd import plain_torch
 from ._engines import FORMAT_OF_DTYPE, exactly
@@ -23,6 +24,7 @@ class BatchedProduct(torch.autograd.Function):
             return _product(a_BMK, b_BKN, state, (ctx.where, "fprop"), wide)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, Tensor | None, None, None]:
         (grad_BMN,) = grad_outputs
         a_BMK, b_BKN = ctx.saved_tensors
