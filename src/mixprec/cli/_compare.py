@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mixprec.compare import Comparison
 
 DEFAULT_RECIPES = "fp32,bf16,mxfp8,nvfp4"
-DEFAULT_SEEDS = 2
+DEFAULT_SEEDS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class Options:
     recipes: str | None = None
     """Names of recipes or paths of TOML files, comma-separated. Default: fp32,bf16,mxfp8,nvfp4."""
     seeds: int | None = None
-    """How many seeds: 0, 1, ... Each has its own initial weights and data order. Default: 2."""
+    """How many seeds: 0, 1, ... Each has its own initial weights and data order. Default: 3."""
     steps: int | None = None
     """Training steps of each run. Default: the workload's."""
     baseline: str | None = None
