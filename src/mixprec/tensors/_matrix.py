@@ -31,8 +31,19 @@ def resolve(cast: Cast | str) -> Cast:
     return parse_cast(cast) if isinstance(cast, str) else cast
 
 
+def canonical(cast: Cast | str) -> str:
+    """The one-line form that the casting operators take.
+
+    Example:
+        >>> canonical("e2m1[1x32:e8m0]")
+        'mxfp4'
+    """
+    return str(resolve(cast))
+
+
 # Parsed while compiling, not traced: what torch.compiler.assume_constant_result sets, without importing the compiler.
 resolve._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
+canonical._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
 
 
 def random_state(cast: Cast, seed: int | None, offset: int) -> Tensor | None:

@@ -11,7 +11,7 @@ from mixprec import kernels
 from mixprec.formats import get_format
 from mixprec.specs import Cast
 
-from ._matrix import as_matrix, random_state, resolve
+from ._matrix import as_matrix, canonical, random_state, resolve
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -127,17 +127,17 @@ def fake_quantize(x: Tensor, cast: Cast | str, *, seed: int = 0, out: Tensor | N
         >>> fake_quantize(torch.tensor([5.0, 0.3, -2.5]), "mxfp4").tolist()
         [4.0, 0.5, -2.0]
     """
-    resolved = resolve(cast)
+    resolved, text = resolve(cast), canonical(cast)
     random = random_state(resolved, seed, 0)
     if resolved.granularity.kind == "none":
-        return kernels.round(x, resolved, random=random, out=out)
+        return kernels.round(x, text, random=random, out=out)
     if out is not None and not (out.shape == x.shape and out.is_contiguous()):
         raise ValueError(
             f"out is {list(out.shape)} with strides {out.stride()}: expected a contiguous tensor of shape "
             f"{list(x.shape)}"
         )
     into = None if out is None else as_matrix(out)
-    carrier, outer = kernels.scaled(as_matrix(x), resolved, axis=1, random=random, out=into)
+    carrier, outer = kernels.scaled(as_matrix(x), text, axis=1, random=random, out=into)
     # The outer scale of power-of-two block scales is one.
     values = carrier if resolved.scale == "e8m0" else carrier.mul_(outer)
     return _restore(values, resolved, x.shape)
