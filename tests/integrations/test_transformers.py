@@ -164,6 +164,12 @@ def test_weights_travel(kind: str, tmp_path: Any) -> None:
     ]
 
 
+def test_a_model_that_a_recipe_does_not_reach_is_told() -> None:
+    (note,) = mixprec.convert(build("gpt2"), "mxfp8").notes  # its layers are transformers' own Conv1D
+    assert "no layer of this model" in note
+    assert mixprec.convert(build("llama"), "mxfp8").notes == ()
+
+
 def test_restore_gives_the_users_model_back() -> None:
     model, plain = build("llama"), build("llama")
     mixprec.convert(model, "bf16").restore()

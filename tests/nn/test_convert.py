@@ -100,10 +100,26 @@ def test_a_rule_without_a_layer_offers_the_nearest() -> None:
     assert type(model) is TinyGPT, "nothing may be half-converted"
 
 
+class OwnLinear(nn.Linear):
+    """A user's subclass, which may compute something else."""
+
+
+def test_what_the_casts_do_not_reach_is_told() -> None:
+    mixed = convert(nn.Sequential(nn.Linear(4, 4), OwnLinear(4, 4)), "mxfp8")
+    assert len(mixed.notes) == 1
+    assert "1 layers of class OwnLinear (1, ...) stay in fp32" in mixed.notes[0]
+    assert convert(nn.MultiheadAttention(4, 1), "bf16").notes == ()
+    assert convert(tiny_gpt(), "mxfp8").notes == ()
+
+
 @quiet_compiler
 def test_models_that_cannot_be_converted() -> None:
     with pytest.raises(ValueError, match=r"compiled by torch.compile; the order is"):
         convert(torch.compile(tiny_gpt()), recipe("bf16"))
+    in_place = tiny_gpt()
+    in_place.blocks[1].compile()
+    with pytest.raises(ValueError, match=r"blocks\.1 is compiled by torch.compile; the order is"):
+        convert(in_place, recipe("bf16"))
     model = tiny_gpt()
     convert(model, recipe("bf16"))
     with pytest.raises(ValueError, match="converted already"):

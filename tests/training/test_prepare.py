@@ -49,7 +49,7 @@ def compiled(model):
 
 
 def scripted(model):
-    with pytest.warns(DeprecationWarning, match=r"torch\.jit"):
+    with pytest.warns((DeprecationWarning, FutureWarning), match=r"torch\.jit"):
         return torch.jit.script(model)
 
 

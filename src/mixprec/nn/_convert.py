@@ -12,7 +12,7 @@ from ..specs import Recipe, Rule, load_recipe
 from ._audit import Audit, AuditRow, make_rows
 from ._compute_mode import ComputeMode
 from ._device import device_of, native_compute, native_here
-from ._matching import rules_by_module
+from ._matching import notes_on_subclasses, rules_by_module
 from ._modules import CONVERTED
 from ._observer import GemmObserver, observing
 from ._refusals import refuse_unconvertible
@@ -80,7 +80,7 @@ class Conversion:
 
     def __init__(self, model: nn.Module, recipe: Recipe, state: ConversionState, plain: frozenset[str] | None) -> None:
         self.model, self.recipe, self.state = model, recipe, state
-        self.notes = notes_about(model, recipe, state)
+        self.notes = notes_about(model, recipe, state) + notes_on_subclasses(model, recipe)
         self._plain = plain
         self._step_start = state.random.clone()
         self._rows: tuple[AuditRow, ...] = ()

@@ -52,7 +52,7 @@ class LinearFunction(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]  # the decorator's types are open
         (grad_MN,) = grad_outputs
         kept, outer, weight_NK, drawn = ctx.saved_tensors
         site, (x_dtype, bias_dtype) = ctx.site, ctx.dtypes

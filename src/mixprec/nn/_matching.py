@@ -32,6 +32,22 @@ def rules_by_module(model: nn.Module, recipe: Recipe) -> dict[str, Rule]:
     return chosen
 
 
+def notes_on_subclasses(model: nn.Module, recipe: Recipe) -> tuple[str, ...]:
+    """Layers that one would think a recipe's casts reach: subclasses of a convertible type that are not torch's own."""
+    if all(rule.precision is None for rule in recipe.rules):
+        return ()
+    foreign: dict[str, list[str]] = {}
+    for name, module in model.named_modules():
+        base = base_class(module)
+        if isinstance(module, tuple(CONVERTED)) and base not in CONVERTED and not base.__module__.startswith("torch."):
+            foreign.setdefault(base.__name__, []).append(name)
+    return tuple(
+        f"recipe {recipe.name}: {len(names)} layers of class {kind} ({names[0]}, ...) stay in {recipe.compute_dtype}: "
+        "a subclass may compute something else than its base, which alone is given casts"
+        for kind, names in foreign.items()
+    )
+
+
 def matches(rule: Rule, name: str, module: nn.Module) -> bool:
     """Whether ``rule`` is about this module."""
     shape = tuple(module.weight.shape) if isinstance(module, nn.Linear) else ()

@@ -18,7 +18,8 @@ def refuse_unconvertible(model: nn.Module, *, restoring: bool = False) -> None:
     for name, module in model.named_modules():
         classes = {cls.__name__ for cls in type(module).__mro__}
         where = name or "the model"
-        if "OptimizedModule" in classes:
+        in_place = not restoring and module._compiled_call_impl is not None  # pyright: ignore[reportPrivateUsage]  # by module.compile()
+        if "OptimizedModule" in classes or in_place:
             raise ValueError(f"{what}: {where} is compiled by torch.compile; {_ORDER}")
         if classes & {"ScriptModule", "RecursiveScriptModule", "TopLevelTracedModule"}:
             raise ValueError(f"{what}: {where} is a torch.jit module, which is not supported; convert the eager model")
