@@ -146,7 +146,9 @@ def _status(row: RecipeSummary) -> str:
 def _time(row: RecipeSummary) -> str:
     if row.time_ratio is None:
         return ""
-    return times(row.time_ratio) + (" (emulated)" if row.emulated else "")
+    share = row.engines.get("emulated", 0.0)
+    label = f" ({'' if share > 0.995 else f'{percent(share)} '}emulated)" if row.emulated else ""
+    return times(row.time_ratio) + label
 
 
 def _bytes(number_of: int | None, ratio: float | None) -> str:
