@@ -174,3 +174,10 @@ def test_encoder_layer_in_evaluation_runs_what_training_runs() -> None:
             model(x)
         shares.append({row.site for row in conversion.audit().rows if row.covered})
     assert shares[0] == shares[1] == {"layers.0.linear1", "layers.0.linear2"}
+
+
+def test_an_accelerator_that_only_emulates_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mixprec.nn._resolve.device_of", lambda model: torch.device("mps"))
+    with pytest.warns(UserWarning, match=r"mxfp8 on mps: exact numbers, no gain in speed; native here: none"):
+        conversion = convert(tiny_gpt(), "mxfp8")
+    assert "no gain in speed" in conversion.notes[0]

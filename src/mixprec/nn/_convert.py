@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
@@ -17,7 +18,7 @@ from ._modules import CONVERTED
 from ._observer import GemmObserver, observing
 from ._refusals import refuse_unconvertible
 from ._region import ATTRIBUTE, base_class, region_class
-from ._resolve import kept_dtypes, notes_about, resolve
+from ._resolve import emulation_note, kept_dtypes, notes_about, resolve
 from ._site import SITE, STREAMS_PER_SITE, ConversionState, OperandCasts, Site, new_random_state
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -41,6 +42,9 @@ def convert(model: nn.Module, recipe: Recipe | str, *, seed: int = 0) -> Convers
 
     Raises:
         ValueError: a model that is compiled, scripted, sharded or converted already; a rule without a layer.
+
+    Warns:
+        UserWarning: the model is on an accelerator that only emulates the recipe.
     """
     refuse_unconvertible(model)
     recipe = resolve(recipe if isinstance(recipe, Recipe) else load_recipe(recipe), model)
@@ -61,6 +65,9 @@ def convert(model: nn.Module, recipe: Recipe | str, *, seed: int = 0) -> Convers
             module.__class__ = region_class(type(module))
     conversion = Conversion(model, recipe, state, _left_plain(recipe, rules))
     model.__dict__[_HANDLE] = conversion
+    note = emulation_note(model, recipe, state)
+    if note is not None:
+        warnings.warn(note, stacklevel=2)
     return conversion
 
 

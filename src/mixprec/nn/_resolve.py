@@ -36,19 +36,26 @@ def notes_about(model: nn.Module, recipe: Recipe, state: ConversionState) -> tup
     notes: list[str] = []
     if recipe.reason:
         notes.append(recipe.reason)
-    device = device_of(model)
+    note = emulation_note(model, recipe, state)
+    if note is not None:
+        notes.append(note)
     low = any(rule.precision is not None for rule in recipe.rules)
-    emulated = (low and not state.native_fp8) or (state.is_16bit and not state.native_compute)
-    if emulated and device.type != "cpu":
-        native = ", ".join(native_here(device)) or "none below fp32"
-        notes.append(
-            f"recipe {recipe.name} on {_device_name(device)}: exact numbers, no gain in speed; native here: {native}"
-        )
     if low and not any(SITE in vars(module) for module in model.modules()):
         notes.append(
             f"recipe {recipe.name} gave no layer of this model a cast: all of it runs in {recipe.compute_dtype}"
         )
     return tuple(notes)
+
+
+def emulation_note(model: nn.Module, recipe: Recipe, state: ConversionState) -> str | None:
+    """What to tell whoever bought an accelerator for its speed, where a recipe is only emulated on it."""
+    device = device_of(model)
+    low = any(rule.precision is not None for rule in recipe.rules)
+    emulated = (low and not state.native_fp8) or (state.is_16bit and not state.native_compute)
+    if not emulated or device.type == "cpu":
+        return None
+    native = ", ".join(native_here(device)) or "none below fp32"
+    return f"recipe {recipe.name} on {_device_name(device)}: exact numbers, no gain in speed; native here: {native}"
 
 
 def kept_dtypes(model: nn.Module) -> dict[str, str]:
