@@ -32,7 +32,7 @@ test-fast: $(VENV)/.dev ## the tests of a few minutes
 	$(TEST_ENV) $(BIN)/python -m pytest -n $(JOBS) -m "not slow"
 
 test-slow: $(VENV)/.dev ## the miniatures: small trainings with expected outcomes
-	$(TEST_ENV) $(BIN)/python -m pytest -n $(JOBS) -m slow tests
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m slow tests
 
 lint: $(VENV)/.dev ## ruff: rules and layout
 	$(BIN)/ruff check .
