@@ -33,6 +33,6 @@ class BlockFormat:
 
     @property
     def bits_per_element(self) -> float:
-        """Stored bits per element with the tile's scale; a tensor's one scale is not counted."""
+        """Stored bits per element with the tile's scale in whole bytes; a tensor's one scale is not counted."""
         outer, reduction = self.block
-        return get_format(self.element).bits + get_format(self.scale).bits / (outer * reduction)
+        return get_format(self.element).bits + 8 * -(-get_format(self.scale).bits // 8) / (outer * reduction)

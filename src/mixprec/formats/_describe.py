@@ -22,10 +22,11 @@ class FormatDescription:
         exponent_bits: width of the exponent field.
         mantissa_bits: width of the stored mantissa (for an integer: its fractional bits).
         bias: exponent bias.
-        largest: the largest finite value.
+        signed: whether there are negative numbers.
+        largest: the largest finite value (of a table: the largest magnitude of both signs).
         smallest_normal: the smallest value with full precision.
         smallest_subnormal: the smallest positive value, ``None`` where there are no subnormals.
-        values_per_binade: numbers from one power of two up to the next.
+        values_per_binade: numbers from one power of two up to the next; 0 for a table.
         unit_roundoff: half the relative spacing of normal values.
         finite_values: distinct finite numbers, both signs, -0 and +0 as one.
         special_codes: (meaning, codes in binary) for infinity, NaN, -0 and unused codes.
@@ -42,6 +43,7 @@ class FormatDescription:
     exponent_bits: int
     mantissa_bits: int
     bias: int
+    signed: bool
     largest: float
     smallest_normal: float
     smallest_subnormal: float | None
@@ -85,10 +87,11 @@ def describe(name: str) -> FormatDescription:
         exponent_bits=fmt.exponent_bits,
         mantissa_bits=fmt.mantissa_bits,
         bias=fmt.bias,
+        signed=fmt.signed and fmt.kind != "exponent",
         largest=fmt.max_value,
         smallest_normal=fmt.min_normal,
         smallest_subnormal=fmt.min_subnormal if fmt.has_subnormals else None,
-        values_per_binade=1 << fmt.mantissa_bits,
+        values_per_binade=0 if fmt.kind == "table" else 1 << fmt.mantissa_bits,
         unit_roundoff=fmt.unit_roundoff,
         finite_values=_finite_values(fmt),
         special_codes=_special_codes(fmt),
@@ -101,7 +104,9 @@ def describe(name: str) -> FormatDescription:
 
 
 def _finite_values(fmt: Format) -> int:
-    if fmt.kind == "exponent":
+    if fmt.kind == "table":
+        return len(fmt.values)
+    if fmt.kind == "exponent" or not fmt.signed:
         return fmt.max_code + 1
     positive = fmt.max_code
     if not fmt.has_subnormals and fmt.kind == "float":
@@ -110,7 +115,9 @@ def _finite_values(fmt: Format) -> int:
 
 
 def _special_codes(fmt: Format) -> tuple[tuple[str, str], ...]:
-    if fmt.kind == "exponent":
+    if fmt.kind == "table":
+        return ()
+    if fmt.kind == "exponent" or not fmt.signed:
         return (("NaN", "1" * fmt.bits),)
     if fmt.kind == "integer":
         return (("unused (would be -2)", "1" + "0" * (fmt.bits - 1)),)

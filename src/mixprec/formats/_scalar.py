@@ -7,7 +7,9 @@ even code.
 
 from __future__ import annotations
 
+import bisect
 import math
+from fractions import Fraction
 from typing import Literal
 
 from ._format import Format, finite_magnitude
@@ -47,8 +49,9 @@ def round(
 
     Returns:
         A value of the grid. NaN stays NaN for every format. The sign of zero is kept where the format
-        has -0. E8M0 has neither zero nor sign: what is below its smallest value becomes its smallest
-        value, and a negative number becomes NaN.
+        has -0. A negative number becomes NaN in a format without sign, unless it rounds to zero. E8M0 has
+        no zero either: what is below its smallest value becomes its smallest value. In a table, ties go to the even
+        place in ascending order, and the fraction of stochastic rounding is a quotient of fp64.
 
     Raises:
         ValueError: an unknown name, or bits missing, out of range or without use.
@@ -66,6 +69,8 @@ def round(
     _check_options(rounding, bits, overflow)
     if x != x:
         return x
+    if fmt.kind == "table":
+        return _round_in_table(fmt, x, rounding, bits or 0)
     code = fmt.max_code + 1 if math.isinf(x) else _magnitude_code(fmt, abs(x), rounding, bits or 0)
     if code <= fmt.max_code:
         magnitude = _magnitude(fmt, code)
@@ -75,8 +80,8 @@ def round(
         magnitude = _overflowed(fmt, overflow)
     if x > 0 or (x == 0 and (magnitude > 0 or math.copysign(1.0, x) > 0)):
         return magnitude
-    if fmt.kind == "exponent":
-        return math.nan
+    if not fmt.signed or fmt.kind == "exponent":
+        return 0.0 if not magnitude else math.nan
     return -magnitude if magnitude or fmt.has_negative_zero else 0.0
 
 
@@ -106,6 +111,8 @@ def encode(fmt: Format | str, value: float) -> int:
             raise ValueError(f"{value} has no code in '{fmt.name}': round it first, or use a format with infinities")
         return _signed(fmt, fmt.max_code + 1, value < 0)
     rounded = round(fmt, value)
+    if fmt.kind == "table" and rounded == rounded:
+        return fmt.values.index(rounded)
     if rounded != rounded:
         return _nan_code(fmt)
     code = _magnitude_code(fmt, abs(rounded), "toward-zero", 0)
@@ -134,12 +141,14 @@ def decode(fmt: Format | str, code: int) -> float:
         fmt = get_format(fmt)
     if not 0 <= code < 1 << fmt.bits:
         raise ValueError(f"code {code} does not fit '{fmt.name}': expected 0 to {(1 << fmt.bits) - 1}")
+    if fmt.kind == "table":
+        return fmt.values[code]
     if fmt.kind == "exponent":
         return math.ldexp(1.0, code - fmt.bias) if code <= fmt.max_code else math.nan
     half = 1 << (fmt.bits - 1)
     if fmt.kind == "integer":
         return math.ldexp(code - 2 * half if code >= half else code, -fmt.mantissa_bits)
-    negative, code = code >= half, code % half
+    negative, code = (code >= half, code % half) if fmt.signed else (False, code)
     if negative and code == 0 and fmt.nan == "negative-zero":
         return math.nan
     if code <= fmt.max_code:
@@ -195,6 +204,25 @@ def _round_up(significand: int, shift: int, base: int, rounding: Rounding, bits:
     if rounding == "stochastic":
         return code + (bits < (dropped << 32) >> shift)
     return code
+
+
+def _round_in_table(fmt: Format, x: float, rounding: Rounding, bits: int) -> float:
+    """Choose between the two neighbours of ``x`` in a table; beyond its ends there is only the end."""
+    grid = fmt.grid
+    if not grid[0] < x < grid[-1]:
+        return grid[0] if x <= grid[0] else grid[-1]
+    above = bisect.bisect_left(grid, x)
+    if grid[above] == x:
+        return grid[above]
+    # Zero is in the table, so that both neighbours lie on one side of it.
+    inner, outer = (above - 1, above) if x > 0 else (above, above - 1)
+    low, high = abs(grid[inner]), abs(grid[outer])
+    if rounding == "toward-zero":
+        return grid[inner]
+    if rounding == "stochastic":
+        return grid[outer if bits < int((abs(x) - low) / (high - low) * 2.0**32) else inner]
+    doubled, middle = 2 * Fraction(abs(x)), Fraction(low) + Fraction(high)
+    return grid[outer if doubled > middle or (doubled == middle and outer % 2 == 0) else inner]
 
 
 def _magnitude(fmt: Format, code: int) -> float:

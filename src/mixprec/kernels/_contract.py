@@ -1,4 +1,4 @@
-"""What every backend must do: the numbers that a cast comes down to, and the methods that a backend has.
+"""What every backend must do.
 
 Arithmetic, shapes and the order of operations are given here once; `reference` is the readable form of
 the same text, and every other backend equals it bit for bit (a NaN equals a NaN, whatever its payload).
@@ -6,171 +6,62 @@ the same text, and every other backend equals it bit for bit (a NaN equals a NaN
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
-from mixprec.formats import Format, get_format
-from mixprec.specs import Cast
+from ._parameters import SIGN_SEED, CastParameters
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Scaling = Literal["none", "tensor", "row", "mx", "two-level"]
 
-E4M3_MAX = 448.0
-LARGEST_QUANT_SCALE = 2.0**127
-TRANSFORM_SIZES = (16, 32, 64, 128)
-SIGN_SEED = 0x6D697870  # key of the Philox words whose bit 0 is the transform's fixed sign vector
+@dataclass(frozen=True)
+class Draw:
+    """Where random bits come from; signed 64-bit integers (two's complement for Philox).
+
+    Attributes:
+        seed: key of the generator.
+        offset: of the elements' random words.
+        sign_offset: of a fresh sign vector.
+    """
+
+    seed: int = 0
+    offset: int = 0
+    sign_offset: int = 0
+
+
+@dataclass(frozen=True)
+class SignKey:
+    """The Philox key and offset of a transform's sign vector."""
+
+    seed: int
+    offset: int
+
+
+FIXED_SIGNS = SignKey(SIGN_SEED, 0)
+
+
+def sign_key(parameters: CastParameters, draw: Draw) -> SignKey | None:
+    """The key of a cast's sign vector; ``None`` where nothing is flipped."""
+    if parameters.signs == "none":
+        return None
+    return FIXED_SIGNS if parameters.signs == "fixed" else SignKey(draw.seed, draw.sign_offset)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CastParameters:
-    """A cast as numbers, the same for every backend.
-
-    The element grid: a finite x lies between two neighbours whose spacing is ``2**u`` with
-    ``u = max(floor(log2|x|), min_exponent) - mantissa_bits``; the exponent has no upper end while
-    rounding, and a rounded magnitude above ``max_value`` becomes ``overflow_value`` with x's sign.
+class Sums:
+    """A narrow accumulator: what partial sums of a product are rounded to.
 
     Attributes:
-        element: name of the element format, for messages.
-        mantissa_bits: stored mantissa bits (integers: fractional bits).
-        min_exponent: exponent of the smallest normal value (integers: 0).
-        max_exponent: exponent of ``max_value``, ``emax`` of the MX rules.
-        max_value: the largest finite magnitude.
-        overflow_value: what a rounded magnitude above ``max_value`` becomes: ``max_value``, inf or NaN.
-            (Toward zero it is ``max_value``; inside blocks it is always ``max_value``.)
-        infinity_value: what an infinite element becomes: ``max_value``, inf or NaN.
-        signed_zero: whether -0.0 is kept and negative values may round to it; else they give +0.0.
-        bits: width of an element's code; rows of codes are little-endian bit streams of that width.
-        exponent_bits: width of the exponent field in the code.
-        bias: exponent bias of the code.
-        integer: the code is ``value * 2**mantissa_bits`` in two's complement.
-        nan_code: the code of NaN (positive, quiet; of FNUZ formats the code that would be -0), or -1 if the
-            format has none (such an element is coded 0; its NaN scale, or the caller's check, tells).
-        infinity_code: the code of +inf, or -1.
-        rounding: of the elements.
-        scaling: which of the five scale computations applies.
-        outer: size of a block across the reduction (1 unless blocks are 2-D tiles).
-        reduction: size of a block along the reduction.
-        rule: MX exponent rule ("exact" for other scalings).
-        target: the element magnitude that a block's amax is scaled to in a two-level cast: ``max_value``,
-            or ``max_value * 16 / 17`` (fp64) with stochastic rounding; otherwise ``max_value``.
-        transform: 0, or the size of the Hadamard transform along the reduction.
-        random_signs: whether the transform flips signs first.
+        mantissa_bits: stored mantissa bits of the accumulator, 1 to 22.
+        rounding: after each addition.
+        promote_every: after as many products the accumulator is added to an fp32 sum and starts at zero; 0: never.
     """
 
-    element: str
     mantissa_bits: int
-    min_exponent: int
-    max_exponent: int
-    max_value: float
-    overflow_value: float
-    infinity_value: float
-    signed_zero: bool
-    bits: int
-    exponent_bits: int
-    bias: int
-    integer: bool
-    nan_code: int
-    infinity_code: int
-    rounding: Literal["nearest-even", "stochastic", "toward-zero"]
-    scaling: Scaling
-    outer: int
-    reduction: int
-    rule: Literal["exact", "floor", "ceil", "rceil", "even"]
-    target: float
-    transform: int
-    random_signs: bool
-
-    @property
-    def stochastic(self) -> bool:
-        """Whether random bits are needed."""
-        return self.rounding == "stochastic"
-
-
-@lru_cache(maxsize=1024)
-def cast_parameters(cast: Cast) -> CastParameters:
-    """The numbers of a cast.
-
-    Raises:
-        ValueError: the element format is unknown, or tensors cannot be rounded to it: one without subnormals
-            or without mantissa bits.
-
-    Example:
-        >>> from mixprec.specs import parse_cast
-        >>> p = cast_parameters(parse_cast("mxfp4"))
-        >>> p.scaling, p.max_value, p.max_exponent, p.reduction
-        ('mx', 6.0, 2, 32)
-    """
-    element = get_format(cast.element)
-    if not element.has_subnormals or element.mantissa_bits == 0:
-        raise ValueError(
-            f"tensors cannot be rounded to elements of {element.name!r}: expected a format with subnormals and at "
-            "least one mantissa bit"
-        )
-    scaling = _scaling(cast)
-    infinity_value = _infinity_value(element, cast, scaling)
-    two_level_sr = scaling == "two-level" and cast.rounding == "stochastic"
-    return CastParameters(
-        element=cast.element,
-        mantissa_bits=element.mantissa_bits,
-        min_exponent=element.min_exponent,
-        max_exponent=element.max_exponent,
-        max_value=element.max_value,
-        overflow_value=element.max_value if cast.rounding == "toward-zero" else infinity_value,
-        infinity_value=infinity_value,
-        signed_zero=element.has_negative_zero,
-        bits=element.bits,
-        exponent_bits=element.exponent_bits,
-        bias=element.bias,
-        integer=element.kind == "integer",
-        nan_code=_nan_code(element),
-        infinity_code=_infinity_code(element),
-        rounding=cast.rounding,
-        scaling=scaling,
-        outer=max(cast.granularity.outer, 1),
-        reduction=max(cast.granularity.reduction, 1),
-        rule=cast.rule,
-        target=element.max_value * 16 / 17 if two_level_sr else element.max_value,
-        transform=cast.transform,
-        random_signs=cast.random_signs,
-    )
-
-
-def _scaling(cast: Cast) -> Scaling:
-    kind = cast.granularity.kind
-    if kind == "block":
-        return "two-level" if cast.tensor_scale else "mx"
-    return kind
-
-
-def _infinity_value(element: Format, cast: Cast, scaling: Scaling) -> float:
-    if cast.overflow == "saturate" or scaling in ("mx", "two-level"):
-        return element.max_value
-    if element.has_infinity:
-        return math.inf
-    return element.max_value if element.nan == "none" else math.nan
-
-
-def _top_exponent(element: Format) -> int:
-    return ((1 << element.exponent_bits) - 1) << element.mantissa_bits
-
-
-def _nan_code(element: Format) -> int:
-    if element.nan == "none":
-        return -1
-    if element.nan == "negative-zero":
-        return 1 << (element.bits - 1)
-    if element.nan == "all-ones":
-        return _top_exponent(element) | ((1 << element.mantissa_bits) - 1)
-    return _top_exponent(element) | (1 << (element.mantissa_bits - 1))
-
-
-def _infinity_code(element: Format) -> int:
-    return _top_exponent(element) if element.has_infinity else -1
+    rounding: Literal["nearest-even", "toward-zero"]
+    promote_every: int = 0
 
 
 @runtime_checkable
@@ -179,29 +70,26 @@ class Backend(Protocol):
 
     Inputs ``x`` are fp32, bf16 or fp16 tensors (widened to fp32 exactly) with any strides, possibly empty;
     dtype, number of dimensions and ``axis`` have been checked. Results are fresh, contiguous and fp32
-    unless said otherwise. ``axis`` (0 or 1) is the axis of a matrix ``[R, C]`` that the reduction runs
-    along. ``seed`` and ``offset`` are signed 64-bit integers (two's complement for Philox); they matter
-    only where a cast's rounding is stochastic.
+    unless said otherwise; ``out``, where given, is fp32, contiguous, of the result's shape and device, and no part of x.
+    ``axis`` (0 or 1) is the axis of a matrix ``[R, C]`` that the reduction runs along. A tile covers ``outer`` x
+    ``reduction`` elements of (outer axis, reduction axis), fewer at the edges; matrices with one number per tile are laid
+    out as the matrix is: ``[ceil(R / tile rows), ceil(C / tile columns)]``.
 
     Random bits: Philox-4x32-10, key ``(seed & 0xffffffff, seed >> 32)``, counter words 0 and 1 the 64-bit
     block counter, 2 and 3 the 64-bit offset, both low word first. Element i (C-order index in the matrix
     that is rounded: x, or the padded transform of x in its ``[R, C]`` layout, whatever the axis) uses word
     ``(i // 8) % 4`` at block counter ``(i // 32) * 8 + i % 8``. It is rounded away from zero if and only if
-    that word ``< floor(2**32 * fraction)``.
+    that word ``< floor(2**32 * fraction)``; in a table ``fraction = fp64(|x| - low) / fp64(high - low)`` of the neighbours'
+    magnitudes.
 
-    Non-finite amax (tensor, row, two-level: of the tensor or row; MX: of the block): all elements that
-    share it are NaN, and so is the scale.
+    Non-finite amax (of whatever shares a scale, and of the tensor where there is a tensor scale): all elements under it
+    are NaN, and so is the scale.
     """
 
     name: str
 
-    def round(
-        self, x: Tensor, parameters: CastParameters, seed: int, offset: int, *, out: Tensor | None = None
-    ) -> Tensor:
-        """Every element on its own (scaling is not applied); any number of dimensions; shape of x.
-
-        Into ``out`` if given: contiguous fp32 of x's shape and device, no part of x.
-        """
+    def round(self, x: Tensor, parameters: CastParameters, draw: Draw, *, out: Tensor | None = None) -> Tensor:
+        """Every element on its own (scaling is not applied); any number of dimensions; shape of x."""
         ...
 
     def scaled(
@@ -209,27 +97,32 @@ class Backend(Protocol):
         x: Tensor,
         parameters: CastParameters,
         axis: int,
-        seed: int,
-        offset: int,
+        draw: Draw,
         *,
         out: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """``(carrier, outer)`` with value = carrier * outer; the carrier into ``out`` if given, as in ``round``.
+        """``(carrier, outer)`` with value = carrier * outer.
 
-        The carrier has the shape of x, padded along ``axis`` to a multiple of the transform if there is
-        one (it stays in the transformed space). ``outer`` is 0-d, or ``[R, 1]`` (axis 1) / ``[1, C]`` (axis
-        0) for row scales; 1.0 for unscaled and MX casts. An unscaled cast gives the rounded x.
+        The carrier has the shape of x, padded with zeros along ``axis`` to a multiple of the transform if there is one (it
+        stays in the transformed space). ``outer`` is 0-d; ``[R, 1]`` (axis 1) or ``[1, C]`` (axis 0) for row
+        scales; one number per tile for fp32 block scales. An unscaled cast gives the rounded x and 1.
 
-        - tensor, row: ``Q = 1 if a == 0 else min(fp32(fp64(max) / fp64(a)), 2**127)``;
-          ``carrier = round(x * Q)``; ``outer = fp32(1 / Q)``.
-        - mx: per tile (``outer`` x ``reduction``, smaller at the edges), a = amax, e = floor(log2 a) and the
-          23-bit mantissa m exactly (subnormals normalised); E = e - emax (floor), + (m != 0) (ceil),
-          + (m > mantissa(max)) (rceil), + carry of m + 2**(22 - M) (even); clamped to [-127, 127]; a == 0
-          gives -127. ``carrier = round(x * 2**-E) * 2**E``, both products in fp32.
-        - two-level: ``Q`` as for tensor with ``fp64(target * 448)`` in place of max; per tile
-          ``b = fp32(a * Q)``; ``s = round_e4m3(fp32(fp64(b) / target))`` (nearest even, saturating at 448;
-          0 becomes 1); ``enc = min(fp32(Q / s), 2**127)``; ``carrier = round(x * enc) * s``;
-          ``outer = fp32(1 / Q)``. A NaN Q makes s NaN.
+        ``a`` is the amax of the tensor, row or tile, after the transform; M, emax: of the element; r: ``prescale``.
+
+        - power: e = floor(log2 a) and the 23-bit mantissa m exactly (subnormals normalised); E = e - emax (floor),
+          + (m != 0) (ceil), + (m > mantissa(max)) (rceil), + carry of m + 2**(22 - M) (even); clamped to
+          [-127, 127]; a == 0 gives -127. ``q = round(x * (r * 2**-E))``. Blocks: ``carrier = q * 2**E``, outer =
+          ``fp32(1 / r)``. Tensor, row: ``carrier = q``, ``outer = fp32(2**E / r)``. (A table's M is 0.)
+        - fp32: ``Q = 1 if a == 0 else min(fp32(target / fp64(a)), 2**127)``; ``carrier = round(x * Q)``;
+          ``outer = fp32(1 / Q)``, for blocks too.
+        - float, blocks only: under a tensor scale ``T = Q`` of the tensor's amax with ``fp64(target * scale_limit)``
+          in place of target; otherwise T = 1. ``b = fp32(a * T)``; ``s = round_scale(fp32(fp64(b) / target))``
+          (nearest even, saturating; 0 becomes 1); ``enc = min(fp32(T / s), 2**127)``; ``carrier = round(x * enc) * s``;
+          ``outer = fp32(1 / T)``. A NaN T makes s NaN; so does a non-finite ``a``.
+        - the choice 4/6 (``second_target`` t > 0): fp32 and float scales are computed with ``target`` and with t (T with
+          ``target`` only) and the tile takes the second if its error is smaller: the sum of ``d * d`` in fp64 with
+          ``d = fp64(q) * fp64(s) - fp64(x) * fp64(T)`` (fp32 scales: ``s = fp32(1 / Q)``, T = 1), over the elements of the
+          tile row by row of the matrix, padded with zeros to a power of two and summed by halving (``v[:h] + v[h:]``).
         """
         ...
 
@@ -238,12 +131,33 @@ class Backend(Protocol):
         x: Tensor,
         row: CastParameters,
         column: CastParameters,
-        seed: int,
-        offset: int,
+        draws: tuple[Draw, Draw],
         *,
         out: tuple[Tensor | None, Tensor | None] = (None, None),
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """``scaled(x, row, 1, seed, offset) + scaled(x, column, 0, seed, offset + 1)``; the carriers into ``out``."""
+        """``scaled(x, row, 1, draws[0]) + scaled(x, column, 0, draws[1])``; the carriers into ``out``."""
+        ...
+
+    def scaled_quantized(
+        self,
+        x: Tensor,
+        row: CastParameters,
+        column: CastParameters,
+        draws: tuple[Draw, Draw],
+        *,
+        out: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """``scaled(x, row, 1, draws[0]) + quantize(x, column, 0, draws[1])``; the carrier into ``out``."""
+        ...
+
+    def delayed(
+        self, x: Tensor, parameters: CastParameters, draw: Draw, amax: Tensor, *, out: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """``(carrier, outer, new amax)`` of a per-tensor cast under a given amax (0-d fp32, finite).
+
+        As ``scaled`` with ``a = amax``, unless that is 0: then ``a`` is x's own amax. ``new amax`` is x's, 0-d: NaN if there is
+        a NaN. A non-finite element is rounded as any other (an infinity saturates or propagates), and spoils no scale.
+        """
         ...
 
     def amax(self, x: Tensor) -> Tensor:
@@ -251,29 +165,26 @@ class Backend(Protocol):
         ...
 
     def hadamard(
-        self, x: Tensor, size: int, signs: bool, axis: int, inverse: bool, *, out: Tensor | None = None
+        self, x: Tensor, size: int, signs: SignKey | None, axis: int, inverse: bool, *, out: Tensor | None = None
     ) -> Tensor:
         """Orthonormal Walsh-Hadamard transform of groups of ``size`` (16, 32, 64 or 128) along ``axis``.
 
         Zero-padded along ``axis`` to a multiple of ``size``. Forward: signs (j is the index within the
-        group; negative iff bit 0 of the Philox word of element j under seed ``SIGN_SEED``, offset 0, is 1),
+        group; negative iff bit 0 of the Philox word of element j under the key is 1),
         then for h = 1, 2, 4, ...: ``(a, b) -> (a + b, a - b)`` for elements j and j + h, then one product
         with ``fp32(1 / sqrt(size))``. Inverse: butterflies, product, then signs.
-        Into ``out`` if given, which has the padded shape.
         """
         ...
 
     def quantize(
-        self, x: Tensor, parameters: CastParameters, axis: int, seed: int, offset: int
+        self, x: Tensor, parameters: CastParameters, axis: int, draw: Draw
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """``(codes, scales, outer)``: the numbers of ``scaled`` as codes.
+        """``(codes, scales, outer)``: the numbers of ``scaled`` as codes, in the layout of x.
 
-        With axis 0 the (transformed) matrix is transposed first, so that the reduction runs along rows.
-        ``codes`` is uint8 ``[rows, ceil(columns * bits / 8)]``: each row a little-endian bit stream that
-        starts at a byte (4 bits: low nibble first). Codes are sign | exponent | mantissa, or a byte in
-        two's complement. ``scales`` is uint8 ``[ceil(rows / outer), ceil(columns / reduction)]``: E + 127
-        (255: NaN) or the e4m3 code (0x7f: NaN); shape ``[0]`` for other casts. ``outer`` as in ``scaled``
-        (so ``[R, 1]`` or ``[1, C]`` for row scales).
+        ``codes`` is uint8 ``[R, ceil(C * bits / 8)]`` of the (padded, transformed) matrix: each row a little-endian
+        bit stream that starts at a byte (4 bits: low nibble first). Codes are sign | exponent | mantissa, a byte in
+        two's complement, or those of the table. ``scales`` is uint8, one code per tile: E + 127 (255: NaN), or the code of
+        the scale's format (its NaN code: NaN); shape ``[0]`` for other casts. ``outer`` as in ``scaled``.
         """
         ...
 
@@ -281,14 +192,25 @@ class Backend(Protocol):
         self,
         codes: Tensor,
         scales: Tensor,
-        outer: Tensor,
+        outer: Tensor | None,
         parameters: CastParameters,
         shape: Sequence[int],
         axis: int,
+        *,
+        out: Tensor | None = None,
     ) -> Tensor:
-        """``fp32(fp32(element * scale) * outer)`` in the layout ``[R, C]``.
+        """``fp32(fp32(element * scale) * outer)``, or without ``outer`` the carrier ``fp32(element * scale)``.
 
         ``shape`` is that of the matrix that was rounded: x's, padded along ``axis`` if there is a transform,
         which is not undone here.
+        """
+        ...
+
+    def narrow_product(self, a_MK: Tensor, b_KN: Tensor, sums: Sums) -> Tensor:
+        """``a @ b`` with a narrow accumulator, ``[M, N]``.
+
+        For each output, in the order k = 0, 1, ...: ``acc = narrow(fp64(acc + fp64(a * b)))`` from 0, where narrow rounds
+        the significand to ``mantissa_bits`` (no exponent limit); after every ``promote_every`` products
+        ``total = fp32(total + fp32(acc))``, from 0, and acc = 0. At the end ``fp32(total + fp32(acc))``.
         """
         ...

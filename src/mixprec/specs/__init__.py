@@ -1,6 +1,8 @@
 """Casts, layer precisions, rules and recipes, and their TOML and one-line forms."""
 
-from ._cast import Cast, Granularity, ScaleRule
+from ._cast import Cast, ScaleRule, Signs
+from ._delayed import Delayed
+from ._granularity import Granularity
 from ._layer import OPERANDS, LayerPrecision
 from ._parse import parse_cast
 from ._recipe import LossScale, Recipe, Rule
@@ -9,6 +11,7 @@ from ._recipes import RecipeOverrides, auto_recipe, load_recipe, recipe, recipe_
 __all__ = [
     "OPERANDS",
     "Cast",
+    "Delayed",
     "Granularity",
     "LayerPrecision",
     "LossScale",
@@ -16,6 +19,7 @@ __all__ = [
     "RecipeOverrides",
     "Rule",
     "ScaleRule",
+    "Signs",
     "auto_recipe",
     "load_recipe",
     "parse_cast",

@@ -3,49 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal, get_args
 
-from ..formats import BLOCK_FORMATS, Overflow, Rounding, get_format, unknown_name
+from ..formats import BLOCK_FORMATS, Format, Overflow, Rounding, get_format, unknown_name
+from ._cast_checks import refusal
+from ._delayed import Delayed
+from ._granularity import Granularity
 
-ScaleRule = Literal["exact", "floor", "ceil", "rceil", "even"]
-GranularityKind = Literal["none", "tensor", "row", "block"]
+ScaleRule = Literal["exact", "floor", "ceil", "rceil", "even", "four-over-six"]
+Signs = Literal["none", "fixed", "fresh"]
 
-TRANSFORM_SIZES = (16, 32, 64, 128)
-MAX_BLOCK = 4096
+_RULE_WORDS: dict[ScaleRule, str] = {"four-over-six": "4/6"}
 _ROUNDING_WORDS: dict[Rounding, str] = {"nearest-even": "rne", "stochastic": "sr", "toward-zero": "rtz"}
-
-
-@dataclass(frozen=True)
-class Granularity:
-    """What shares a scale.
-
-    ``none``: unscaled. ``tensor``: one scale. ``row``: one scale per outer index (constant along the
-    reduction). ``block``: one scale per ``outer`` x ``reduction`` tile of that GEMM's operand.
-
-    Raises:
-        ValueError: an unknown kind, a block without sizes from 1 to 4096, or sizes without a block.
-
-    Example:
-        >>> str(Granularity("block", 1, 32)), str(Granularity("row"))
-        ('1x32', 'row')
-    """
-
-    kind: GranularityKind
-    outer: int = 0
-    reduction: int = 0
-
-    def __post_init__(self) -> None:
-        if self.kind not in get_args(GranularityKind):
-            raise unknown_name("granularity", self.kind, get_args(GranularityKind))
-        sizes = (self.outer, self.reduction)
-        if self.kind == "block":
-            if not all(1 <= size <= MAX_BLOCK for size in sizes):
-                raise ValueError(f"block {self} is refused: each side must be 1 to {MAX_BLOCK}")
-        elif sizes != (0, 0):
-            raise ValueError(f"granularity '{self.kind}' got sizes {sizes}: only 'block' has sizes")
-
-    def __str__(self) -> str:
-        return f"{self.outer}x{self.reduction}" if self.kind == "block" else self.kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,22 +23,28 @@ class Cast:
     """How one tensor is brought to a format: ``value = decode(code) * scale``.
 
     ``str(cast)`` is the canonical one-line form, which ``parse_cast`` reads back; ``parse_cast`` also
-    fills in the usual rule and overflow, which the constructor wants spelled out.
+    fills in the usual rule, ratio and overflow, which the constructor wants spelled out.
 
     Attributes:
         element: name of the element format.
         granularity: what shares a scale.
-        scale: format of the shared scale: ``"fp32"`` (tensor, row), ``"e8m0"`` (MX blocks), ``"e4m3"``
-            (NVFP4 blocks); ``None`` when unscaled.
-        tensor_scale: ``"fp32"`` for a two-level scale, else ``None``.
-        rule: how the scale comes from the amax. ``"exact"``: the amax becomes the largest element, for
-            fp32 and two-level scales. For e8m0, the power of two is ``"floor"`` (OCP MX: the largest
-            elements may saturate), ``"ceil"`` (of the amax's exponent), ``"rceil"`` (of amax / largest:
-            the smallest that never saturates) or ``"even"`` (of the amax rounded to the element's mantissa).
+        scale: format of the shared scale; ``None`` when unscaled. Of a tensor or row: ``"fp32"``, or ``"e8m0"`` for a
+            power of two. Of a block: these, or a float format of at most 8 bits such as ``"e4m3"`` or ``"ue5m3"``.
+        tensor_scale: ``"fp32"`` for a second scale above a block's float scale of 8 bits, else ``None``.
+        rule: how the scale comes from the amax. ``"exact"``: the amax becomes the largest element (up to the
+            rounding of the scale). For e8m0, the power of two is ``"floor"`` (OCP MX: the largest elements may saturate),
+            ``"ceil"`` (of the amax's exponent), ``"rceil"`` (of amax / largest: the smallest that never saturates) or
+            ``"even"`` (of the amax rounded to the element's mantissa). ``"four-over-six"``: the better of scaling a block's
+            amax to 6 and to 4, by squared error, which spares E2M1 its widest gap (arXiv:2512.02010).
+        ratio: the amax goes to ``ratio`` times what the rule says, so that stochastic rounding never saturates and stays
+            unbiased: 16/17 under an E4M3 block scale (which its own rounding may have made smaller), 3/4 under a power
+            of two by ``"floor"`` (arXiv:2502.20586). The values are not changed: the scale makes up for it.
+        delayed: the tensor's amax is that of earlier passes; ``None``: its own, current.
         rounding: of the elements.
         overflow: what a value beyond the largest becomes; block casts always saturate.
         transform: 0, or the size of the Hadamard transform along the reduction (16, 32, 64, 128).
-        random_signs: whether the transform flips signs by the fixed pseudo-random vector first.
+        signs: what the transform flips first: ``"none"``, the ``"fixed"`` pseudo-random vector, or a ``"fresh"`` one for
+            every pass.
 
     Raises:
         ValueError: parts that do not go together; the message names the part and the reason.
@@ -83,14 +59,16 @@ class Cast:
     scale: str | None = None
     tensor_scale: str | None = None
     rule: ScaleRule = "exact"
+    ratio: Fraction = Fraction(1)
+    delayed: Delayed | None = None
     rounding: Rounding = "nearest-even"
     overflow: Overflow = "saturate"
     transform: int = 0
-    random_signs: bool = False
+    signs: Signs = "none"
 
     def __post_init__(self) -> None:
         _check_names(self)
-        problem = _scale_problem(self) or _rule_problem(self) or _transform_problem(self)
+        problem = refusal(self)
         if problem:
             raise ValueError(f"cast '{self}' is refused: {problem}")
 
@@ -104,22 +82,44 @@ class Cast:
         """Whether the rounding needs random bits."""
         return self.rounding == "stochastic"
 
+    @property
+    def is_random(self) -> bool:
+        """Whether the values depend on random bits: by rounding or by fresh signs."""
+        return self.is_stochastic or self.signs == "fresh"
+
     def __str__(self) -> str:
         words = [_head(self)]
         if self.rule != default_rule(self.scale):
-            words.append(self.rule)
+            words.append(_RULE_WORDS.get(self.rule, self.rule))
+        if self.ratio != default_ratio(self.scale, self.granularity, self.rounding):
+            words.append(f"x{self.ratio.numerator}/{self.ratio.denominator}")
+        if self.delayed is not None:
+            words.append(str(self.delayed))
         if self.rounding != "nearest-even":
             words.append(_ROUNDING_WORDS[self.rounding])
         if self.overflow != default_overflow(self.element, self.granularity):
             words.append(self.overflow)
         if self.transform:
-            words.append(f"{'rht' if self.random_signs else 'ht'}{self.transform}")
+            words.append(f"{'ht' if self.signs == 'none' else 'rht'}{self.transform}")
+            words[-1] += "-fresh" if self.signs == "fresh" else ""
         return " ".join(words)
 
 
 def default_rule(scale: str | None) -> ScaleRule:
     """Give the rule that the one-line form leaves out: ``floor`` (OCP MX) for e8m0, else ``exact``."""
     return "floor" if scale == "e8m0" else "exact"
+
+
+def default_ratio(scale: str | None, granularity: Granularity, rounding: Rounding) -> Fraction:
+    """Give the ratio that the one-line form leaves out.
+
+    A block scale of M mantissa bits may come out smaller by ``2**(M + 1) / (2**(M + 1) + 1)`` when it is rounded
+    (16/17 for E4M3); stochastic rounding stays clear of the largest element by as much. Otherwise it is 1.
+    """
+    if granularity.kind != "block" or rounding != "stochastic" or scale in (None, "fp32", "e8m0"):
+        return Fraction(1)
+    steps: int = 1 << (get_format(scale).mantissa_bits + 1)
+    return Fraction(steps, steps + 1)
 
 
 def default_overflow(element: str, granularity: Granularity) -> Overflow:
@@ -142,62 +142,25 @@ def _head(cast: Cast) -> str:
             parts = (block.element, block.block, block.scale, block.tensor_scale)
             if parts == (cast.element, tile, cast.scale, cast.tensor_scale):
                 return name
-        second = f"*{cast.tensor_scale}" if cast.tensor_scale else ""
-        return f"{cast.element}[{cast.granularity}:{cast.scale}{second}]"
-    return f"{cast.element}[{cast.granularity}]"
+    second = f"*{cast.tensor_scale}" if cast.tensor_scale else ""
+    first = "" if kind != "block" and cast.scale == "fp32" and not second else f":{cast.scale}"
+    return f"{cast.element}[{cast.granularity}{first}{second}]"
 
 
 def _check_names(cast: Cast) -> None:
     fmt = get_format(cast.element)
-    if fmt.kind == "exponent":
-        raise ValueError(f"element '{fmt.name}' is refused: it is a format of scales, without zero or sign")
+    if fmt.kind == "exponent" or not fmt.signed:
+        raise ValueError(f"element '{fmt.name}' is refused: it is a format of scales, {_lack(fmt)}")
     choices: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("scaling rule", cast.rule, get_args(ScaleRule)),
         ("rounding", cast.rounding, get_args(Rounding)),
         ("overflow", cast.overflow, get_args(Overflow)),
+        ("signs", cast.signs, get_args(Signs)),
     )
     for kind, got, known in choices:
         if got not in known:
             raise unknown_name(kind, got, known)
 
 
-def _scale_problem(cast: Cast) -> str:
-    kind = cast.granularity.kind
-    scales = (cast.scale, cast.tensor_scale)
-    if kind == "none":
-        return "" if scales == (None, None) else "an unscaled cast has no scale format; name a granularity"
-    if get_format(cast.element).exponent_bits == 8:
-        return f"'{cast.element}' has the range of fp32, a scale gains nothing; leave out the granularity"
-    if kind in ("tensor", "row"):
-        if scales != ("fp32", None):
-            return f"a {kind} scale is fp32; e8m0 and e4m3*fp32 scales belong to blocks such as [1x32:e8m0]"
-        return ""
-    if cast.scale == "fp32":
-        return "blocks with fp32 scales are not in this version; use e8m0 or e4m3*fp32"
-    if scales not in (("e8m0", None), ("e4m3", "fp32")):
-        return "the scale of a block is e8m0 alone, or e4m3 under a tensor scale: e4m3*fp32"
-    return ""
-
-
-def _rule_problem(cast: Cast) -> str:
-    if cast.scale == "e8m0":
-        if cast.rule == "exact":
-            return "rule 'exact' has no meaning for e8m0, a power of two; use floor, ceil, rceil or even"
-    elif cast.rule != "exact":
-        return f"rule '{cast.rule}' is for e8m0 scales; only 'exact' fits here"
-    if cast.granularity.kind == "block" and cast.overflow != "saturate":
-        return "elements of a block always saturate"
-    return ""
-
-
-def _transform_problem(cast: Cast) -> str:
-    if cast.transform == 0:
-        return "random_signs needs a transform size" if cast.random_signs else ""
-    if cast.transform not in TRANSFORM_SIZES:
-        return f"the transform's size is {cast.transform}, expected one of {', '.join(map(str, TRANSFORM_SIZES))}"
-    tile = cast.granularity
-    if tile.kind != "block" or tile.outer != 1:
-        return "a transform needs blocks along the reduction, such as [1x32:e8m0]"
-    if cast.transform % tile.reduction and tile.reduction % cast.transform:
-        return f"the transform's size {cast.transform} and the block's {tile.reduction} must divide one another"
-    return ""
+def _lack(fmt: Format) -> str:
+    return "without zero or sign" if fmt.kind == "exponent" else "without sign"

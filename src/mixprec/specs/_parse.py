@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TypeVar, get_args
 
 from ..formats import (
@@ -17,7 +19,10 @@ from ..formats import (
     is_generic,
     unknown_name,
 )
-from ._cast import TRANSFORM_SIZES, Cast, Granularity, ScaleRule, default_overflow, default_rule
+from ._cast import Cast, ScaleRule, Signs, default_overflow, default_ratio, default_rule
+from ._cast_checks import TRANSFORM_SIZES
+from ._delayed import parse_delayed
+from ._granularity import Granularity
 
 _Value = TypeVar("_Value")
 
@@ -25,11 +30,14 @@ _HEAD = re.compile(r"(?P<name>[^\[\]]+)(?:\[(?P<bracket>[^\[\]]*)\])?")
 _BRACKET = re.compile(r"(?P<tile>[^:]+)(?::(?P<scale>[^:*]+)(?:\*(?P<second>[^:*]+))?)?")
 _TILE = re.compile(r"([0-9]+)x([0-9]+)")
 
-_RULES: dict[str, ScaleRule] = {rule: rule for rule in get_args(ScaleRule)}
+_RATIO = re.compile(r"x([0-9]+)/([0-9]+)")
+
+_RULES: dict[str, ScaleRule] = {"4/6" if rule == "four-over-six" else rule: rule for rule in get_args(ScaleRule)}
 _ROUNDINGS: dict[str, Rounding] = {"rne": "nearest-even", "sr": "stochastic", "rtz": "toward-zero"}
 _OVERFLOWS: dict[str, Overflow] = {word: word for word in get_args(Overflow)}
-_TRANSFORMS: dict[str, tuple[int, bool]] = {
-    f"{prefix}{size}": (size, prefix == "rht") for prefix in ("rht", "ht") for size in TRANSFORM_SIZES
+_SIGNS: dict[str, Signs] = {"ht{}": "none", "rht{}": "fixed", "rht{}-fresh": "fresh"}
+_TRANSFORMS: dict[str, tuple[int, Signs]] = {
+    word.format(size): (size, signs) for word, signs in _SIGNS.items() for size in TRANSFORM_SIZES
 }
 
 
@@ -46,16 +54,17 @@ def parse_cast(text: str) -> Cast:
     """Read the one-line form of a cast.
 
     The form is ``element[block:scale*tensor-scale]`` or a block format's name, then words in any order:
-    a rule (``floor``, ``ceil``, ``rceil``, ``even``, ``exact``), a rounding (``rne``, ``sr``, ``rtz``),
-    an overflow (``saturate``, ``propagate``), a transform (``rht32``: random signs, then Hadamard; ``ht32``:
-    Hadamard alone). The block is (outer, reduction) of that GEMM's operand.
+    a rule (``floor``, ``ceil``, ``rceil``, ``even``, ``exact``, ``4/6``), a ratio (``x3/4``), a delayed scale
+    (``delayed``, ``delayed(16,recent,1)``), a rounding (``rne``, ``sr``, ``rtz``), an overflow (``saturate``,
+    ``propagate``), a transform (``rht32``: random signs, then Hadamard; ``rht32-fresh``: signs that change with
+    every pass; ``ht32``: Hadamard alone). The block is (outer, reduction) of that GEMM's operand.
 
     Args:
         text: e.g. ``"bf16"``, ``"e4m3[tensor]"``, ``"e4m3[1x32:e8m0] rceil"``, ``"nvfp4 sr rht16"``.
 
     Returns:
         The cast. Left out, the rule is ``floor`` for e8m0 scales and ``exact`` otherwise, the rounding is
-        to nearest-even, and the overflow propagates for unscaled formats of 16 bits or more and saturates
+        to nearest-even, the ratio is 1 (16/17 for stochastic rounding under e4m3 block scales), and the overflow propagates for unscaled formats of 16 bits or more and saturates
         otherwise. ``str`` of the cast leaves out the same and parses to the same cast.
 
     Raises:
@@ -70,33 +79,41 @@ def parse_cast(text: str) -> Cast:
     words = text.split()
     if not words:
         raise ValueError("an empty cast: expected a form like 'bf16', 'e4m3[tensor]' or 'mxfp8 rceil'")
-    head = _parse_head(words[0], text)
-    rule = _take(words[1:], _RULES, default_rule(head.scale), text)
-    rounding = _take(words[1:], _ROUNDINGS, "nearest-even", text)
-    overflow = _take(words[1:], _OVERFLOWS, default_overflow(head.element, head.granularity), text)
-    transform, random_signs = _take(words[1:], _TRANSFORMS, (0, False), text)
+    head, words = _parse_head(words[0], text), words[1:]
+    readers = (parse_delayed, _ratio_of)
+    special = {word for word in words if any(reader(word) is not None for reader in readers)}
     known = [*_RULES, *_ROUNDINGS, *_OVERFLOWS, *_TRANSFORMS]
-    for word in words[1:]:
-        if word not in known:
-            raise unknown_name(f"word in cast '{text}':", word, known)
+    for word in words:
+        if word not in known and word not in special:
+            raise unknown_name(f"word in cast '{text}':", word, [*known, "delayed", "x3/4"])
+    rounding = _take(words, _ROUNDINGS.get, text) or "nearest-even"
+    transform, signs = _take(words, _TRANSFORMS.get, text) or (0, "none")
     return Cast(
         element=head.element,
         granularity=head.granularity,
         scale=head.scale,
         tensor_scale=head.tensor_scale,
-        rule=rule,
+        rule=_take(words, _RULES.get, text) or default_rule(head.scale),
+        ratio=_take(words, _ratio_of, text) or default_ratio(head.scale, head.granularity, rounding),
+        delayed=_take(words, parse_delayed, text),
         rounding=rounding,
-        overflow=overflow,
+        overflow=_take(words, _OVERFLOWS.get, text) or default_overflow(head.element, head.granularity),
         transform=transform,
-        random_signs=random_signs,
+        signs=signs,
     )
 
 
-def _take(words: list[str], known: dict[str, _Value], default: _Value, text: str) -> _Value:
-    found = [word for word in words if word in known]
+def _ratio_of(word: str) -> Fraction | None:
+    found = _RATIO.fullmatch(word)
+    return Fraction(int(found[1]), int(found[2]) or 1) if found else None
+
+
+def _take(words: list[str], read: Callable[[str], _Value | None], text: str) -> _Value | None:
+    """The one word that ``read`` knows, as its value."""
+    found = [word for word in words if read(word) is not None]
     if len(found) > 1:
         raise ValueError(f"cast '{text}' has '{found[0]}' and '{found[1]}': give one of them")
-    return known[found[0]] if found else default
+    return read(found[0]) if found else None
 
 
 def _parse_head(head: str, text: str) -> _Head:
