@@ -1,20 +1,27 @@
 """Casts, layer precisions, rules and recipes, and their TOML and one-line forms."""
 
+from ._accumulator import Accumulator, parse_accumulator
 from ._cast import Cast, ScaleRule, Signs
 from ._delayed import Delayed
 from ._granularity import Granularity
 from ._layer import OPERANDS, LayerPrecision
+from ._loss_scale import LossScale
 from ._parse import parse_cast
-from ._recipe import LossScale, Recipe, Rule
+from ._phase import Phase
+from ._recipe import Recipe
 from ._recipes import RecipeOverrides, auto_recipe, load_recipe, recipe, recipe_names
+from ._rule import Layer, Rule
 
 __all__ = [
     "OPERANDS",
+    "Accumulator",
     "Cast",
     "Delayed",
     "Granularity",
+    "Layer",
     "LayerPrecision",
     "LossScale",
+    "Phase",
     "Recipe",
     "RecipeOverrides",
     "Rule",
@@ -22,6 +29,7 @@ __all__ = [
     "Signs",
     "auto_recipe",
     "load_recipe",
+    "parse_accumulator",
     "parse_cast",
     "recipe",
     "recipe_names",

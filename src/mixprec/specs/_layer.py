@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ._accumulator import Accumulator
 from ._cast import Cast
 from ._parse import parse_cast
 
@@ -34,6 +35,7 @@ class LayerPrecision:
         wgrad_grad_output: cast of the output's gradient in the product that gives the weight's gradient.
         wgrad_input: cast of the input there.
         output: the dtype that fprop and dgrad give: ``"compute"``, the recipe's compute dtype.
+        accumulator: what the three products are summed in, where that is narrower than fp32.
 
     Raises:
         ValueError: another output, or the operands of one product disagree about the transform.
@@ -50,6 +52,7 @@ class LayerPrecision:
     wgrad_grad_output: Cast | None = None
     wgrad_input: Cast | None = None
     output: Literal["compute"] = "compute"
+    accumulator: Accumulator | None = None
 
     def __post_init__(self) -> None:
         if self.output != "compute":
@@ -63,14 +66,14 @@ class LayerPrecision:
                 )
 
     @classmethod
-    def uniform(cls, cast: Cast | str) -> LayerPrecision:
+    def uniform(cls, cast: Cast | str, *, accumulator: Accumulator | None = None) -> LayerPrecision:
         """Use one cast for all six operands.
 
         Example:
             >>> LayerPrecision.uniform("mxfp8 rceil").is_uniform
             True
         """
-        return cls.of(input=cast, weight=cast, grad_output=cast)
+        return cls.of(input=cast, weight=cast, grad_output=cast, accumulator=accumulator)
 
     @classmethod
     def of(
@@ -79,6 +82,7 @@ class LayerPrecision:
         input: Cast | str | None = None,
         weight: Cast | str | None = None,
         grad_output: Cast | str | None = None,
+        accumulator: Accumulator | None = None,
     ) -> LayerPrecision:
         """Use one cast for each role, in both products that the role goes into."""
         inputs, weights, gradients = (
@@ -91,6 +95,7 @@ class LayerPrecision:
             dgrad_weight=weights,
             wgrad_grad_output=gradients,
             wgrad_input=inputs,
+            accumulator=accumulator,
         )
 
     def operand(self, name: str) -> Cast | None:
@@ -104,5 +109,5 @@ class LayerPrecision:
         return len({self.operand(name) for name in OPERANDS}) == 1
 
 
-def _transform_of(cast: Cast | None) -> tuple[int, bool]:
-    return (cast.transform, cast.random_signs) if cast else (0, False)
+def _transform_of(cast: Cast | None) -> tuple[int, str]:
+    return (cast.transform, cast.signs) if cast else (0, "none")

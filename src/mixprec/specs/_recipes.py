@@ -1,4 +1,4 @@
-"""The named recipes, one function each, and their look-up."""
+"""The named recipes: their registry and their look-up."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from types import MappingProxyType
 from typing import Any, TypedDict, Unpack
 
 from ..formats import unknown_name
-from ._layer import LayerPrecision
-from ._parse import parse_cast
-from ._recipe import ComputeDtype, Engine, LossScale, Recipe, Rule, Weights, resolve_residual
-
-# A model's head is the layer that suffers most: the published recipes of 8 bits and fewer all leave it out.
-_HEADS = ("*head", "*head.*", "*classifier", "*classifier.*")
+from . import _recipes_4bit, _recipes_8bit, _recipes_16bit
+from ._loss_scale import LossScale
+from ._phase import Phase
+from ._recipe import ComputeDtype, Engine, Recipe, Weights, resolve_residual
+from ._rule import Rule
 
 
 class RecipeOverrides(TypedDict, total=False):
@@ -28,106 +27,29 @@ class RecipeOverrides(TypedDict, total=False):
     loss_scale: LossScale
     weights: Weights
     engine: Engine
+    phases: tuple[Phase, ...]
     reason: str
-
-
-def fp32_recipe() -> Recipe:
-    """Everything in fp32: the baseline. 4 bytes per saved activation, 4 per weight."""
-    return Recipe(name="fp32")
-
-
-def bf16_recipe() -> Recipe:
-    """Mixed bf16: fp32 weights, cast per use; products, activations in bf16; no loss scale.
-
-    2 bytes per saved activation (4 in the residual stream), 4 per weight.
-    Source: Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training, arXiv:1905.12322.
-    """
-    return Recipe(name="bf16", compute_dtype="bf16")
-
-
-def fp16_recipe() -> Recipe:
-    """Mixed fp16: fp32 weights, cast per use; products, activations in fp16; dynamic loss scale.
-
-    2 bytes per saved activation (4 in the residual stream), 4 per weight.
-    Source: Micikevicius et al., Mixed Precision Training, arXiv:1710.03740.
-    """
-    return Recipe(name="fp16", compute_dtype="fp16", loss_scale=LossScale(kind="dynamic"))
-
-
-def bf16_true_recipe() -> Recipe:
-    """Everything in bf16, weights included and without a master: updates below 2**-9 of a weight are lost.
-
-    2 bytes per saved activation, 2 per weight.
-    Source of the warning: Zamirai et al., Revisiting BFloat16 Training, arXiv:2010.06192.
-    """
-    return Recipe(name="bf16-true", compute_dtype="bf16", residual="compute", weights="true")
-
-
-def fp8_recipe() -> Recipe:
-    """E4M3 for inputs and weights, E5M2 for gradients, one scale per tensor from its current amax.
-
-    1 byte per operand of a linear layer, in each product.
-    Source: Micikevicius et al., FP8 Formats for Deep Learning, arXiv:2209.05433.
-    """
-    precision = LayerPrecision.of(input="e4m3[tensor]", weight="e4m3[tensor]", grad_output="e5m2[tensor]")
-    return Recipe(name="fp8", rules=_linear_rules(precision))
-
-
-def mxfp8_recipe() -> Recipe:
-    """MXFP8 E4M3 for every operand, gradients too, with the scale rounded up so that nothing saturates.
-
-    1.03 bytes (8.25 bits) per operand of a linear layer, in each product.
-    Source: Mishra et al., Recipes for Pre-training LLMs with MXFP8, arXiv:2506.08027; the format: OCP
-    Microscaling Formats (MX) Specification v1.0.
-    """
-    return Recipe(name="mxfp8", rules=_linear_rules(LayerPrecision.uniform("mxfp8 rceil")))
-
-
-def mxfp4_recipe() -> Recipe:
-    """MXFP4 for every operand, with the specification's own scale rule and rounding to nearest-even.
-
-    The plain format, as a yardstick: published MXFP4 recipes add transforms and stochastic rounding.
-    0.53 bytes (4.25 bits) per operand of a linear layer, in each product.
-    Source: OCP Microscaling Formats (MX) Specification v1.0, section 6.3.
-    """
-    return Recipe(name="mxfp4", rules=_linear_rules(LayerPrecision.uniform("mxfp4")))
-
-
-def nvfp4_recipe() -> Recipe:
-    """NVFP4: weights in 16x16 tiles, the rest in 1x16 blocks; stochastic gradients; wgrad transformed.
-
-    Both operands of wgrad pass a Hadamard transform of 16 with fixed random signs. The source also keeps
-    some 15 % of the linear layers (mostly the last blocks) in high precision: add rules for them in front.
-    0.56 bytes (4.5 bits) per operand of a linear layer, in each product; 0.50 (4.03 bits) for weights.
-    Source: NVIDIA, Pretraining Large Language Models with NVFP4, arXiv:2509.25149.
-    """
-    precision = LayerPrecision(
-        fprop_input=parse_cast("nvfp4"),
-        fprop_weight=parse_cast("nvfp4-2d"),
-        dgrad_grad_output=parse_cast("nvfp4 sr"),
-        dgrad_weight=parse_cast("nvfp4-2d"),
-        wgrad_grad_output=parse_cast("nvfp4 sr rht16"),
-        wgrad_input=parse_cast("nvfp4 rht16"),
-    )
-    return Recipe(name="nvfp4", rules=_linear_rules(precision))
-
-
-def auto_placeholder() -> Recipe:
-    """What runs natively here: bf16, else fp16, else emulated bf16. ``auto_recipe`` decides, per device."""
-    return Recipe(name="auto", compute_dtype="bf16")
 
 
 _RECIPES: Mapping[str, Callable[[], Recipe]] = MappingProxyType(
     {
-        "auto": auto_placeholder,
-        "fp32": fp32_recipe,
-        "bf16": bf16_recipe,
-        "fp16": fp16_recipe,
-        "bf16-true": bf16_true_recipe,
-        "fp8": fp8_recipe,
-        "mxfp8": mxfp8_recipe,
-        "mxfp4": mxfp4_recipe,
-        "nvfp4": nvfp4_recipe,
+        "auto": _recipes_16bit.auto_placeholder,
+        "fp32": _recipes_16bit.fp32,
+        "bf16": _recipes_16bit.bf16,
+        "fp16": _recipes_16bit.fp16,
+        "bf16-true": _recipes_16bit.bf16_true,
+        "fp8": _recipes_8bit.fp8,
+        "fp8-delayed": _recipes_8bit.fp8_delayed,
+        "fp8-rowwise": _recipes_8bit.fp8_rowwise,
+        "fp8-rowwise-gw-hp": _recipes_8bit.fp8_rowwise_gw_hp,
+        "fp8-block": _recipes_8bit.fp8_block,
+        "mxfp8": _recipes_8bit.mxfp8,
+        "int8": _recipes_8bit.int8,
+        "mxfp6": _recipes_4bit.mxfp6,
+        "mxfp4": _recipes_4bit.mxfp4,
+        "mxfp4-backward": _recipes_4bit.mxfp4_backward,
+        "nvfp4": _recipes_4bit.nvfp4,
+        "fp4-all-the-way": _recipes_4bit.fp4_all_the_way,
     }
 )
 
@@ -228,9 +150,3 @@ def load_recipe(name_or_path: str | os.PathLike[str]) -> Recipe:
         raise FileNotFoundError(message) from error
     except ValueError as error:
         raise ValueError(f"recipe file '{path}': {error}") from error
-
-
-def _linear_rules(precision: LayerPrecision) -> tuple[Rule, ...]:
-    """Heads stay in the compute dtype, every other linear layer gets the precision."""
-    heads = tuple(Rule(match=glob, required=False) for glob in _HEADS)
-    return (*heads, Rule(type="Linear", precision=precision, required=False))

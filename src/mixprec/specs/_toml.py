@@ -8,9 +8,13 @@ from dataclasses import fields
 from typing import Any, cast
 
 from ..formats import unknown_name
+from ._accumulator import parse_accumulator
 from ._layer import OPERANDS, LayerPrecision
+from ._loss_scale import LossScale
 from ._parse import parse_cast
-from ._recipe import LossScale, Recipe, Rule, resolve_residual
+from ._phase import Phase
+from ._recipe import Recipe, resolve_residual
+from ._rule import Rule
 
 _ROLES = ("input", "weight", "grad_output")
 _STRINGS = ("name", "compute_dtype", "residual", "weights", "engine", "reason")
@@ -28,11 +32,13 @@ def dump_recipe(recipe: Recipe) -> str:
     for name, value in _changed(recipe.loss_scale, LossScale()).items():
         loss_scale.add(name, value)
     document.add("loss_scale", loss_scale)
-    rules = tomlkit.aot()
-    for rule in recipe.rules:
-        rules.append(tomlkit.item(_rule_table(rule)))  # pyright: ignore[reportUnknownMemberType]
-    if recipe.rules:
-        document.add("rules", rules)
+    lists = (("rules", [_rule_table(rule) for rule in recipe.rules]), ("phases", [_phase_table(p) for p in recipe.phases]))
+    for name, tables in lists:
+        array = tomlkit.aot()
+        for table in tables:
+            array.append(tomlkit.item(table))  # pyright: ignore[reportUnknownMemberType]
+        if tables:
+            document.add(name, array)
     return tomlkit.dumps(document)  # pyright: ignore[reportUnknownMemberType]
 
 
@@ -42,15 +48,20 @@ def parse_recipe(text: str) -> Recipe:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"the recipe is not TOML: {error}") from error
-    _check_keys("recipe", table, [*_STRINGS, "loss_scale", "rules"])
+    _check_keys("recipe", table, [*_STRINGS, "loss_scale", "rules", "phases"])
     strings = {name: _get(table, name, str, "recipe") for name in _STRINGS if name in table}
     if "name" not in strings:
         raise ValueError('the recipe has no name: add a line such as name = "mine"')
     if "residual" in strings:
         strings["residual"] = resolve_residual(strings["residual"], strings.get("compute_dtype", "fp32"))
-    rules = tuple(_parse_rule(rule, index) for index, rule in enumerate(_get(table, "rules", list, "recipe", [])))
+    phases = _get(table, "phases", list, "recipe", [])
     loss_scale = _parse_loss_scale(_get(table, "loss_scale", dict, "recipe", {}))
-    return Recipe(rules=rules, loss_scale=loss_scale, **cast("Any", strings))
+    return Recipe(
+        rules=_parse_rules(table, "recipe", "rules"),
+        phases=tuple(_parse_phase(phase, f"phases[{index}]") for index, phase in enumerate(phases)),
+        loss_scale=loss_scale,
+        **cast("Any", strings),
+    )
 
 
 def _changed(value: Any, default: Any) -> dict[str, Any]:
@@ -63,26 +74,66 @@ def _changed(value: Any, default: Any) -> dict[str, Any]:
 
 
 def _rule_table(rule: Rule) -> dict[str, Any]:
-    table = {name: value for name, value in _changed(rule, Rule()).items() if name != "precision"}
+    table = {name: _plain(value) for name, value in _changed(rule, Rule()).items() if name != "precision"}
     table = {"match": rule.match} | table
     precision = rule.precision
     if precision is None:
         return table | {"precision": "compute"}
     first = precision.operand(OPERANDS[0])
-    if precision.is_uniform and first is not None:
+    if precision.is_uniform and first is not None and precision.accumulator is None:
         return table | {"precision": str(first)}
     casts = {name: str(precision.operand(name)) for name in OPERANDS if precision.operand(name) is not None}
+    if precision.accumulator is not None:
+        casts["accumulator"] = str(precision.accumulator)
     return table | {"precision": casts}
 
 
-def _parse_rule(table: Any, index: int) -> Rule:
-    where = f"rules[{index}]"
-    if not isinstance(table, dict):
-        raise ValueError(f"{where} is {table!r}, expected a table: [[rules]]")
-    table = cast("dict[str, Any]", table)
-    kinds: dict[str, type] = {"match": str, "type": str, "divisible_by": int, "min_size": int, "required": bool}
-    _check_keys(where, table, [*kinds, "precision"])
+def _plain(value: Any) -> Any:
+    """A number of blocks as the integer that it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _phase_table(phase: Phase) -> dict[str, Any]:
+    start = {"from_step": phase.from_step} if phase.last is None else {"last": phase.last}
+    return start | {"rules": [_rule_table(rule) for rule in phase.rules]}
+
+
+def _parse_phase(value: Any, where: str) -> Phase:
+    table = _as_table(value, where)
+    _check_keys(where, table, ["from_step", "last", "rules"])
+    kinds: dict[str, type] = {"from_step": int, "last": float}
     values = {name: _get(table, name, kind, where) for name, kind in kinds.items() if name in table}
+    return Phase(rules=_parse_rules(table, where, f"{where}.rules"), **values)
+
+
+def _parse_rules(table: Mapping[str, Any], owner: str, where: str) -> tuple[Rule, ...]:
+    rules = _get(table, "rules", list, owner, [])
+    return tuple(_parse_rule(rule, f"{where}[{index}]") for index, rule in enumerate(rules))
+
+
+def _as_table(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{where} is {value!r}, expected a table: [[{where.partition('[')[0]}]]")
+    return cast("dict[str, Any]", value)
+
+
+_RULE_KINDS: Mapping[str, type] = {
+    "match": str,
+    "type": str,
+    "divisible_by": int,
+    "min_size": int,
+    "first_blocks": float,
+    "last_blocks": float,
+    "head": bool,
+    "embeddings": bool,
+    "required": bool,
+}
+
+
+def _parse_rule(value: Any, where: str) -> Rule:
+    table = _as_table(value, where)
+    _check_keys(where, table, [*_RULE_KINDS, "precision"])
+    values = {name: _get(table, name, kind, where) for name, kind in _RULE_KINDS.items() if name in table}
     return Rule(precision=_parse_precision(table.get("precision", "compute"), where), **values)
 
 
@@ -96,9 +147,12 @@ def _parse_precision(value: Any, where: str) -> LayerPrecision | None:
         raise ValueError(f'{where} is {value!r}, expected "compute", a cast for all operands, or a table of casts')
     table = cast("dict[str, Any]", value)
     is_by_role = any(key in _ROLES for key in table)
-    _check_keys(where, table, _ROLES if is_by_role else OPERANDS)
-    casts = {name: parse_cast(_get(table, name, str, where)) for name in table}
-    return LayerPrecision.of(**casts) if is_by_role else LayerPrecision(**cast("Any", casts))
+    _check_keys(where, table, [*(_ROLES if is_by_role else OPERANDS), "accumulator"])
+    texts = {name: _get(table, name, str, where) for name in table}
+    accumulator = parse_accumulator(texts.pop("accumulator", "fp32"))
+    casts: dict[str, Any] = {name: parse_cast(text) for name, text in texts.items()}
+    make = LayerPrecision.of if is_by_role else LayerPrecision
+    return make(accumulator=accumulator, **casts)
 
 
 def _parse_loss_scale(table: dict[str, Any]) -> LossScale:

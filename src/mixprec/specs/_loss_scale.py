@@ -1,0 +1,58 @@
+"""By what a recipe multiplies the loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from ..formats import unknown_name
+
+LossScaleKind = Literal["none", "static", "dynamic"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossScale:
+    """By what the loss is multiplied, so that small gradients survive a narrow exponent.
+
+    Attributes:
+        kind: ``"none"``; ``"static"``: always ``initial``; ``"dynamic"``: shrinks when a gradient is not
+            finite and grows after ``interval`` steps without.
+        initial: the first scale.
+        growth: factor at growth, above 1.
+        backoff: factor after a step that was skipped, between 0 and 1.
+        interval: applied steps from one change to growth.
+        maximum: the largest scale.
+        minimum: the smallest scale; reaching it is an event.
+
+    Raises:
+        ValueError: an unknown kind, or numbers out of order.
+
+    Source: Micikevicius et al., Mixed Precision Training, arXiv:1710.03740; the defaults are those of
+    ``torch.amp.GradScaler``.
+
+    Example:
+        >>> LossScale(kind="dynamic").initial
+        65536.0
+    """
+
+    kind: LossScaleKind = "none"
+    initial: float = 2.0**16
+    growth: float = 2.0
+    backoff: float = 0.5
+    interval: int = 2000
+    maximum: float = 2.0**127
+    minimum: float = 2.0**-24
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(LossScaleKind):
+            raise unknown_name("loss scale", self.kind, get_args(LossScaleKind))
+        if not 0 < self.minimum <= self.initial <= self.maximum <= 2.0**127:
+            raise ValueError(
+                f"loss scale has minimum={self.minimum}, initial={self.initial}, maximum={self.maximum}: "
+                "expected 0 < minimum <= initial <= maximum <= 2**127"
+            )
+        if not (1 < self.growth < float("inf") and 0 < self.backoff < 1 and self.interval >= 1):
+            raise ValueError(
+                f"loss scale has growth={self.growth}, backoff={self.backoff}, interval={self.interval}: "
+                "expected growth above 1, backoff between 0 and 1, interval 1 or more"
+            )
