@@ -21,23 +21,40 @@ from ._observer import observing
 from ._site import ConversionState
 
 ATTRIBUTE = "_mixprec_region"
+PATH = "_mixprec_path"
 
 
 def run_in_region(module: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``forward(module, ...)`` inside the region that ``module`` belongs to."""
     state: ConversionState | None = module.__dict__.get(ATTRIBUTE)
-    if state is None or is_active(state):
+    if state is None:
         return forward(module, *args, **kwargs)
+    if not is_active(state):
+        return _run_outermost(module, state, forward, args, kwargs)
+    current = state.current
+    before, current.running = current.running, module.__dict__[PATH]
+    try:
+        return forward(module, *args, **kwargs)
+    finally:
+        current.running = before
+
+
+def _run_outermost(
+    module: nn.Module, state: ConversionState, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    current = state.current
+    current.running = module.__dict__[PATH]
     if is_in_backward():
         # Recomputation: checkpointing restored the autocast state and the forward pass drew its random bits.
         with ComputeMode(state):
             return forward(module, *args, **kwargs)
     observer = None if torch.compiler.is_compiling() else state.observer
     with autocast_of(state), ComputeMode(state), observing(observer):
-        if torch.is_grad_enabled():  # an evaluation in between must not change the training's random bits
+        current.records = torch.is_grad_enabled()
+        if current.records:  # an evaluation in between must not change the training's random bits
             state.draw()
         outputs = forward(module, *args, **kwargs)
-    state.workspace.release()
+    current.workspace.release()
     return (
         pytree.tree_map(functools.partial(_widened, dtype=state.compute_dtype), outputs) if state.is_16bit else outputs
     )
