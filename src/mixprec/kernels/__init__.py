@@ -5,23 +5,45 @@ are fp32, bf16 or fp16 with any strides; results are fp32 and contiguous. None p
 inside a ``torch.autograd.Function`` or under ``torch.no_grad()``.
 """
 
-from ._contract import Backend, CastParameters, cast_parameters
-from ._functions import amax, dequantize, hadamard, hadamard_inverse, quantize, round, scaled, scaled_both
+from ._contract import FIXED_SIGNS, Backend, Draw, SignKey, Sums, sign_key
+from ._functions import (
+    amax,
+    delayed,
+    dequantize,
+    hadamard,
+    hadamard_inverse,
+    narrow_product,
+    quantize,
+    round,
+    scaled,
+    scaled_both,
+    scaled_quantized,
+)
+from ._parameters import CastParameters, ElementParameters, cast_parameters
 from ._registry import backend_names, default_backend, get_backend
 
 __all__ = [
+    "FIXED_SIGNS",
     "Backend",
     "CastParameters",
+    "Draw",
+    "ElementParameters",
+    "SignKey",
+    "Sums",
     "amax",
     "backend_names",
     "cast_parameters",
     "default_backend",
+    "delayed",
     "dequantize",
     "get_backend",
     "hadamard",
     "hadamard_inverse",
+    "narrow_product",
     "quantize",
     "round",
     "scaled",
     "scaled_both",
+    "scaled_quantized",
+    "sign_key",
 ]

@@ -70,17 +70,17 @@ class Backend(Protocol):
 
     Inputs ``x`` are fp32, bf16 or fp16 tensors (widened to fp32 exactly) with any strides, possibly empty;
     dtype, number of dimensions and ``axis`` have been checked. Results are fresh, contiguous and fp32
-    unless said otherwise; ``out``, where given, is fp32, contiguous, of the result's shape and device, and no part of x.
-    ``axis`` (0 or 1) is the axis of a matrix ``[R, C]`` that the reduction runs along. A tile covers ``outer`` x
-    ``reduction`` elements of (outer axis, reduction axis), fewer at the edges; matrices with one number per tile are laid
-    out as the matrix is: ``[ceil(R / tile rows), ceil(C / tile columns)]``.
+    unless said otherwise; ``out``, where given, is fp32, contiguous, of the result's shape and device, and no part
+    of x. ``axis`` (0 or 1) is the axis of a matrix ``[R, C]`` that the reduction runs along. A tile covers ``outer`` x
+    ``reduction`` elements of (outer axis, reduction axis), fewer at the edges; matrices with one number per tile are
+    laid out as the matrix is: ``[ceil(R / tile rows), ceil(C / tile columns)]``.
 
     Random bits: Philox-4x32-10, key ``(seed & 0xffffffff, seed >> 32)``, counter words 0 and 1 the 64-bit
     block counter, 2 and 3 the 64-bit offset, both low word first. Element i (C-order index in the matrix
     that is rounded: x, or the padded transform of x in its ``[R, C]`` layout, whatever the axis) uses word
     ``(i // 8) % 4`` at block counter ``(i // 32) * 8 + i % 8``. It is rounded away from zero if and only if
-    that word ``< floor(2**32 * fraction)``; in a table ``fraction = fp64(|x| - low) / fp64(high - low)`` of the neighbours'
-    magnitudes.
+    that word ``< floor(2**32 * fraction)``; in a table ``fraction = fp64(|x| - low) / fp64(high - low)`` of the
+    neighbours' magnitudes.
 
     Non-finite amax (of whatever shares a scale, and of the tensor where there is a tensor scale): all elements under it
     are NaN, and so is the scale.
@@ -103,8 +103,8 @@ class Backend(Protocol):
     ) -> tuple[Tensor, Tensor]:
         """``(carrier, outer)`` with value = carrier * outer.
 
-        The carrier has the shape of x, padded with zeros along ``axis`` to a multiple of the transform if there is one (it
-        stays in the transformed space). ``outer`` is 0-d; ``[R, 1]`` (axis 1) or ``[1, C]`` (axis 0) for row
+        The carrier has the shape of x, padded with zeros along ``axis`` to a multiple of the transform if there is one
+        (it stays in the transformed space). ``outer`` is 0-d; ``[R, 1]`` (axis 1) or ``[1, C]`` (axis 0) for row
         scales; one number per tile for fp32 block scales. An unscaled cast gives the rounded x and 1.
 
         ``a`` is the amax of the tensor, row or tile, after the transform; M, emax: of the element; r: ``prescale``.
@@ -119,10 +119,11 @@ class Backend(Protocol):
           in place of target; otherwise T = 1. ``b = fp32(a * T)``; ``s = round_scale(fp32(fp64(b) / target))``
           (nearest even, saturating; 0 becomes 1); ``enc = min(fp32(T / s), 2**127)``; ``carrier = round(x * enc) * s``;
           ``outer = fp32(1 / T)``. A NaN T makes s NaN; so does a non-finite ``a``.
-        - the choice 4/6 (``second_target`` t > 0): fp32 and float scales are computed with ``target`` and with t (T with
-          ``target`` only) and the tile takes the second if its error is smaller: the sum of ``d * d`` in fp64 with
-          ``d = fp64(q) * fp64(s) - fp64(x) * fp64(T)`` (fp32 scales: ``s = fp32(1 / Q)``, T = 1), over the elements of the
-          tile row by row of the matrix, padded with zeros to a power of two and summed by halving (``v[:h] + v[h:]``).
+        - the choice 4/6 (``second_target`` t > 0): fp32 and float scales are computed with ``target`` and with t (T
+          with ``target`` only) and the tile takes the second if its error is smaller: the sum of ``d * d`` in fp64 with
+          ``d = fp64(q) * fp64(s) - fp64(x) * fp64(T)`` (fp32 scales: ``s = fp32(1 / Q)``, T = 1), over the places of a
+          whole tile row by row of the matrix (beyond the matrix's end: 0), padded with zeros to a power of two and
+          summed by halving (``v[:h] + v[h:]``).
         """
         ...
 
@@ -153,10 +154,11 @@ class Backend(Protocol):
     def delayed(
         self, x: Tensor, parameters: CastParameters, draw: Draw, amax: Tensor, *, out: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """``(carrier, outer, new amax)`` of a per-tensor cast under a given amax (0-d fp32, finite).
+        """``(carrier, outer, new amax)`` of a matrix and a per-tensor cast under a given amax (0-d fp32, finite).
 
-        As ``scaled`` with ``a = amax``, unless that is 0: then ``a`` is x's own amax. ``new amax`` is x's, 0-d: NaN if there is
-        a NaN. A non-finite element is rounded as any other (an infinity saturates or propagates), and spoils no scale.
+        As ``scaled`` with ``a = amax``, unless that is 0: then ``a`` is x's own amax, as in ``scaled`` (NaN where that
+        is not finite). ``new amax`` is x's, 0-d: NaN if there is a NaN. Under a given amax a non-finite element is
+        rounded as any other (an infinity saturates or propagates), and spoils no scale.
         """
         ...
 
@@ -176,15 +178,13 @@ class Backend(Protocol):
         """
         ...
 
-    def quantize(
-        self, x: Tensor, parameters: CastParameters, axis: int, draw: Draw
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def quantize(self, x: Tensor, parameters: CastParameters, axis: int, draw: Draw) -> tuple[Tensor, Tensor, Tensor]:
         """``(codes, scales, outer)``: the numbers of ``scaled`` as codes, in the layout of x.
 
         ``codes`` is uint8 ``[R, ceil(C * bits / 8)]`` of the (padded, transformed) matrix: each row a little-endian
         bit stream that starts at a byte (4 bits: low nibble first). Codes are sign | exponent | mantissa, a byte in
-        two's complement, or those of the table. ``scales`` is uint8, one code per tile: E + 127 (255: NaN), or the code of
-        the scale's format (its NaN code: NaN); shape ``[0]`` for other casts. ``outer`` as in ``scaled``.
+        two's complement, or those of the table. ``scales`` is uint8, one code per tile: E + 127 (255: NaN), or the
+        code of the scale's format (its NaN code: NaN); shape ``[0]`` for other casts. ``outer`` as in ``scaled``.
         """
         ...
 
@@ -209,8 +209,8 @@ class Backend(Protocol):
     def narrow_product(self, a_MK: Tensor, b_KN: Tensor, sums: Sums) -> Tensor:
         """``a @ b`` with a narrow accumulator, ``[M, N]``.
 
-        For each output, in the order k = 0, 1, ...: ``acc = narrow(fp64(acc + fp64(a * b)))`` from 0, where narrow rounds
-        the significand to ``mantissa_bits`` (no exponent limit); after every ``promote_every`` products
+        For each output, in the order k = 0, 1, ...: ``acc = narrow(fp64(acc + fp64(a * b)))`` from 0, where narrow
+        rounds the significand to ``mantissa_bits`` (no exponent limit); after every ``promote_every`` products
         ``total = fp32(total + fp32(acc))``, from 0, and acc = 0. At the end ``fp32(total + fp32(acc))``.
         """
         ...

@@ -67,6 +67,11 @@ class ElementParameters:
     table: tuple[float, ...]
     table_codes: tuple[int, ...]
 
+    @property
+    def sign_bits(self) -> int:
+        """Width of the sign in a float's code: 1, or 0 for a format of scales."""
+        return self.bits - self.exponent_bits - self.mantissa_bits
+
 
 @dataclass(frozen=True, kw_only=True)
 class CastParameters:
@@ -87,8 +92,9 @@ class CastParameters:
         prescale: of a power of two ``fp32(ratio)``, by which elements are multiplied besides (margin included:
             ``fp32(ratio / 2**margin)``); otherwise 1.
         scale_grid: the format of float block scales, saturating; otherwise ``None``.
-        scale_limit: what the tensor's largest block scale is brought to under a tensor scale: the scale format's largest
-            value, under the choice 4/6 its top power of two (256), which leaves room for 3/2 of it; without a tensor scale 0.
+        scale_limit: what the tensor's largest block scale is brought to under a tensor scale: the scale format's
+            largest value, under the choice 4/6 its top power of two (256), which leaves room for 3/2 of it; without a
+            tensor scale 0.
         transform: 0, or the size of the Hadamard transform along the reduction.
         signs: what the transform flips first.
         delayed: whether the amax of the tensor is given.
@@ -130,6 +136,10 @@ class CastParameters:
         """Sizes of a block, (outer, reduction)."""
         return self.outer, self.reduction
 
+    def matrix_tile(self, axis: int) -> tuple[int, int]:
+        """Rows and columns of a block in a matrix whose reduction runs along ``axis``."""
+        return (self.outer, self.reduction) if axis == 1 else (self.reduction, self.outer)
+
 
 @lru_cache(maxsize=1024)
 def cast_parameters(cast: Cast) -> CastParameters:
@@ -153,7 +163,9 @@ def cast_parameters(cast: Cast) -> CastParameters:
     shrink = cast.ratio.numerator / (cast.ratio.denominator * 2.0**margin)
     exact = element.max_value * cast.ratio.numerator / cast.ratio.denominator / 2.0**margin
     return CastParameters(
-        grid=element_parameters(element, saturate=cast.overflow == "saturate", toward_zero=cast.rounding == "toward-zero"),
+        grid=element_parameters(
+            element, saturate=cast.overflow == "saturate", toward_zero=cast.rounding == "toward-zero"
+        ),
         rounding=cast.rounding,
         scaling=cast.granularity.kind,
         scale="none" if cast.scale is None else "power" if power else "fp32" if scale is None else "float",

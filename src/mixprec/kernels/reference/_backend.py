@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
-from .._contract import CastParameters
+from .._contract import Draw, SignKey, Sums, sign_key
 from .._out import check_out
-from ._grid import decode, encode, round_to_grid
+from .._parameters import CastParameters
+from ._codes import decode, encode
+from ._elements import everywhere, scaled_elements
+from ._grid import round_to_grid
 from ._hadamard import hadamard_rows
+from ._narrow import narrow_product
 from ._packing import pack, unpack
 from ._philox import element_words
-from ._scales import Scales, block_scales, largest_magnitude, scales_of
+from ._scales import Scales, decode_scales, encode_scales, largest_magnitude
 
 
 class ReferenceBackend:
@@ -22,110 +27,135 @@ class ReferenceBackend:
     compare and select. So the result depends on no device, thread count or instruction set.
 
     Example:
-        >>> import torch
+        >>> from mixprec.kernels import cast_parameters
         >>> from mixprec.specs import parse_cast
-        >>> from mixprec.kernels._contract import cast_parameters
         >>> x = torch.tensor([[5.0, 0.3]])
-        >>> carrier, outer = ReferenceBackend().scaled(x, cast_parameters(parse_cast("mxfp4")), 1, 0, 0)
+        >>> carrier, outer = ReferenceBackend().scaled(x, cast_parameters(parse_cast("mxfp4")), 1, Draw())
         >>> carrier.tolist(), outer.item()
         ([[4.0, 0.5]], 1.0)
     """
 
     name = "reference"
 
-    def round(
-        self, x: Tensor, parameters: CastParameters, seed: int, offset: int, *, out: Tensor | None = None
-    ) -> Tensor:
+    def round(self, x: Tensor, parameters: CastParameters, draw: Draw, *, out: Tensor | None = None) -> Tensor:
         """Every element on its own."""
         wide = x.float().contiguous()
-        return _into(out, round_to_grid(wide, parameters, _words(wide, parameters, seed, offset)))
+        words = _words(wide, parameters, draw)
+        return _into(out, x, round_to_grid(wide, parameters.grid, parameters.rounding, words))
 
     def scaled(
-        self,
-        x: Tensor,
-        parameters: CastParameters,
-        axis: int,
-        seed: int,
-        offset: int,
-        *,
-        out: Tensor | None = None,
+        self, x: Tensor, parameters: CastParameters, axis: int, draw: Draw, *, out: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Carrier and outer scale."""
-        elements, scales = _quantized_rows(x, parameters, axis, seed, offset)
-        return _into(out, _layout(elements * scales.scale, axis)), _layout(scales.outer, axis)
+        elements, scales = _elements(x, parameters, axis, draw)
+        return _into(out, x, _carrier(elements, scales, parameters, axis)), scales.outer
 
     def scaled_both(
         self,
         x: Tensor,
         row: CastParameters,
         column: CastParameters,
-        seed: int,
-        offset: int,
+        draws: tuple[Draw, Draw],
         *,
         out: tuple[Tensor | None, Tensor | None] = (None, None),
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Carrier and outer scale along rows, then along columns."""
-        first = self.scaled(x, row, 1, seed, offset, out=out[0])
-        return *first, *self.scaled(x, column, 0, seed, offset + 1, out=out[1])
+        first = self.scaled(x, row, 1, draws[0], out=out[0])
+        return *first, *self.scaled(x, column, 0, draws[1], out=out[1])
+
+    def scaled_quantized(
+        self,
+        x: Tensor,
+        row: CastParameters,
+        column: CastParameters,
+        draws: tuple[Draw, Draw],
+        *,
+        out: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Carrier and outer scale along rows, then codes along columns."""
+        first = self.scaled(x, row, 1, draws[0], out=out)
+        return *first, *self.quantize(x, column, 0, draws[1])
+
+    def delayed(
+        self, x: Tensor, parameters: CastParameters, draw: Draw, amax: Tensor, *, out: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Carrier, outer scale and amax of a tensor under the scale of a given amax."""
+        wide = x.float().contiguous()
+        own = largest_magnitude(wide)
+        shared = torch.where(amax == 0.0, own, amax)
+        elements, scales = scaled_elements(wide, parameters, 1, _words(wide, parameters, draw), shared)
+        return _into(out, x, _carrier(elements, scales, parameters, 1)), scales.outer, own
 
     def amax(self, x: Tensor) -> Tensor:
         """Largest magnitude."""
         return largest_magnitude(x.float())
 
     def hadamard(
-        self, x: Tensor, size: int, signs: bool, axis: int, inverse: bool, *, out: Tensor | None = None
+        self, x: Tensor, size: int, signs: SignKey | None, axis: int, inverse: bool, *, out: Tensor | None = None
     ) -> Tensor:
         """Hadamard transform along an axis."""
-        return _into(out, _layout(hadamard_rows(_layout(x.float(), axis), size, signs, inverse), axis))
+        return _into(out, x, _transformed(x.float(), size, signs, axis, inverse))
 
-    def quantize(
-        self, x: Tensor, parameters: CastParameters, axis: int, seed: int, offset: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def quantize(self, x: Tensor, parameters: CastParameters, axis: int, draw: Draw) -> tuple[Tensor, Tensor, Tensor]:
         """Packed codes, codes of the block scales, outer scale."""
-        elements, scales = _quantized_rows(x, parameters, axis, seed, offset)
-        codes = pack(encode(elements, parameters), parameters.bits)
-        return codes, scales.codes, _layout(scales.outer, axis)
+        elements, scales = _elements(x, parameters, axis, draw)
+        codes = pack(encode(elements, parameters.grid), parameters.grid.bits)
+        if _scales_are_coded(parameters):
+            return codes, encode_scales(scales.scale, parameters).contiguous(), scales.outer
+        return codes, torch.empty(0, dtype=torch.uint8, device=x.device), scales.outer
 
     def dequantize(
         self,
         codes: Tensor,
         scales: Tensor,
-        outer: Tensor,
+        outer: Tensor | None,
         parameters: CastParameters,
         shape: Sequence[int],
         axis: int,
+        *,
+        out: Tensor | None = None,
     ) -> Tensor:
         """Values from codes and scales."""
-        rows, columns = shape if axis == 1 else (shape[1], shape[0])
-        values = decode(unpack(codes, parameters.bits, columns), parameters)
-        if parameters.scaling in ("mx", "two-level"):
-            values = values * block_scales(scales, parameters, rows, columns)
-        return _layout(values, axis) * outer
+        values = decode(unpack(codes, parameters.grid.bits, shape[1]), parameters.grid)
+        if _scales_are_coded(parameters):
+            values = values * everywhere(decode_scales(scales, parameters), values, parameters, axis)
+        if outer is not None:
+            values = values * everywhere(outer, values, parameters, axis)
+        return _into(out, codes, values.contiguous())
+
+    def narrow_product(self, a_MK: Tensor, b_KN: Tensor, sums: Sums) -> Tensor:
+        """``a @ b`` with a narrow accumulator."""
+        return narrow_product(a_MK.float(), b_KN.float(), sums)
 
 
-def _quantized_rows(x: Tensor, parameters: CastParameters, axis: int, seed: int, offset: int) -> tuple[Tensor, Scales]:
-    """Elements on the grid and their scales, in the layout where the reduction runs along rows."""
-    rows = _layout(x.float(), axis)
+def _elements(x: Tensor, parameters: CastParameters, axis: int, draw: Draw) -> tuple[Tensor, Scales]:
+    """Elements on the grid and their scales."""
+    wide = x.float()
     if parameters.transform:
-        rows = hadamard_rows(rows, parameters.transform, parameters.random_signs)
-    scales = scales_of(rows, parameters)
-    # Random words are counted in the [R, C] layout, which is not that of ``rows`` when axis is 0.
-    words = _words(_layout(rows, axis), parameters, seed, offset)
-    words = None if words is None else _layout(words, axis)
-    return round_to_grid(rows * scales.quant_scale, parameters, words), scales
+        wide = _transformed(wide, parameters.transform, sign_key(parameters, draw), axis, inverse=False)
+    return scaled_elements(wide, parameters, axis, _words(wide, parameters, draw))
 
 
-def _into(out: Tensor | None, result: Tensor) -> Tensor:
-    return result if out is None else check_out(result, out, result.shape).copy_(result)
+def _carrier(elements: Tensor, scales: Scales, parameters: CastParameters, axis: int) -> Tensor:
+    return (elements * everywhere(scales.scale, elements, parameters, axis)).contiguous()
 
 
-def _layout(x: Tensor, axis: int) -> Tensor:
-    """To or from the layout where the reduction runs along rows; contiguous. 0-d tensors stay."""
-    return x.contiguous() if axis == 1 or x.ndim == 0 else x.T.contiguous()
+def _scales_are_coded(parameters: CastParameters) -> bool:
+    return parameters.scaling == "block" and parameters.scale != "fp32"
 
 
-def _words(x: Tensor, parameters: CastParameters, seed: int, offset: int) -> Tensor | None:
+def _transformed(x: Tensor, size: int, signs: SignKey | None, axis: int, inverse: bool) -> Tensor:
+    if axis == 1:
+        return hadamard_rows(x, size, signs, inverse).contiguous()
+    return hadamard_rows(x.T, size, signs, inverse).T.contiguous()
+
+
+def _into(out: Tensor | None, x: Tensor, result: Tensor) -> Tensor:
+    return result if out is None else check_out(x, out, result.shape).copy_(result)
+
+
+def _words(x: Tensor, parameters: CastParameters, draw: Draw) -> Tensor | None:
     """Random words in the shape of x, if the cast needs them."""
     if not parameters.stochastic:
         return None
-    return element_words(x.numel(), seed, offset, x.device).reshape(x.shape)
+    return element_words(x.numel(), draw.seed, draw.offset, x.device).reshape(x.shape)

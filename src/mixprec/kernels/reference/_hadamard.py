@@ -1,7 +1,7 @@
-"""The orthonormal Walsh-Hadamard transform of groups along rows, with fixed pseudo-random signs.
+"""The orthonormal Walsh-Hadamard transform of groups along rows, after a vector of pseudo-random signs.
 
-The signs follow the random Hadamard transform of "Pretraining Large Language Models with NVFP4"
-(arXiv 2509.25149): one fixed vector for all tensors, so that both operands of a GEMM agree.
+Both operands of a product must be flipped alike. One fixed vector for all tensors follows "Pretraining Large Language
+Models with NVFP4" (arXiv:2509.25149); a fresh one for every product, "Training LLMs with MXFP4" (arXiv:2502.20586).
 """
 
 from __future__ import annotations
@@ -11,55 +11,45 @@ import math
 import torch
 from torch import Tensor
 
-from .._contract import SIGN_SEED
+from .._contract import SignKey
 from ._philox import element_words
 
 
-def pad_rows(x: Tensor, multiple: int) -> Tensor:
-    """``[R, C]`` with zeros appended to its rows up to a multiple of ``multiple``.
-
-    Example:
-        >>> pad_rows(torch.ones(2, 3), 4).shape
-        torch.Size([2, 4])
-    """
-    missing = -x.shape[1] % multiple
-    return torch.nn.functional.pad(x, (0, missing)) if missing else x
-
-
-def hadamard_rows(x: Tensor, size: int, signs: bool, inverse: bool = False) -> Tensor:
+def hadamard_rows(x: Tensor, size: int, signs: SignKey | None, inverse: bool = False) -> Tensor:
     """Transform groups of ``size`` elements along the rows of an fp32 matrix.
 
     Args:
         x: fp32 ``[R, C]``.
         size: length of a group, a power of two.
-        signs: whether the fixed sign vector is applied (before the butterflies; after them when inverse).
+        signs: key of the sign vector (applied before the butterflies; after them when inverse), or None.
         inverse: whether to undo the transform.
 
     Returns:
         fp32 ``[R, C']`` with C' the next multiple of ``size``. The order of the additions is fixed.
 
     Example:
-        >>> hadamard_rows(torch.tensor([[1.0, 0.0, 0.0, 0.0]]), 4, signs=False).tolist()
+        >>> hadamard_rows(torch.tensor([[1.0, 0.0, 0.0, 0.0]]), 4, signs=None).tolist()
         [[0.5, 0.5, 0.5, 0.5]]
     """
-    groups = pad_rows(x, size).reshape(x.shape[0], -(-x.shape[1] // size), size)
-    flip = sign_vector(size, x.device) if signs else None
+    padded = torch.nn.functional.pad(x, (0, -x.shape[1] % size))
+    groups = padded.reshape(x.shape[0], padded.shape[1] // size, size)
+    flip = sign_vector(size, signs, x.device) if signs else None
     if flip is not None and not inverse:
         groups = groups * flip
     groups = _butterflies(groups, size) * _normaliser(size)
     if flip is not None and inverse:
         groups = groups * flip
-    return groups.reshape(x.shape[0], groups.shape[1] * size)
+    return groups.reshape(padded.shape)
 
 
-def sign_vector(size: int, device: torch.device) -> Tensor:
-    """The fixed signs: fp32 ``[size]`` of +1 and -1.
+def sign_vector(size: int, key: SignKey, device: torch.device) -> Tensor:
+    """The signs of a key: fp32 ``[size]`` of +1 and -1.
 
     Example:
-        >>> sign_vector(16, torch.device("cpu")).abs().sum().item()
-        16.0
+        >>> sign_vector(16, SignKey(0, 0), torch.device("cpu"))[:8].tolist()
+        [-1.0, 1.0, -1.0, -1.0, 1.0, -1.0, 1.0, -1.0]
     """
-    negative = element_words(size, SIGN_SEED, 0, device) & 1
+    negative = element_words(size, key.seed, key.offset, device) & 1
     return (1 - 2 * negative).float()
 
 
