@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from torch import nn
 
 from ..specs import ACTIVATION_PRODUCTS, Layer, Recipe, Rule
+from ._class_swap import base_class
 from ._module_stack import ROOT
 from ._operand_cast import OperandCasts
-from ._region import base_class
 from ._site import STREAMS_PER_SITE, ConversionState, Site
 from ._structure import Structure
 

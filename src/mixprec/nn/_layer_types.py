@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from ._class_swap import subclass_of
 from ._compute_mode import is_active
 from ._site import SITE, Site
 from ._site_products import SiteProducts
@@ -94,21 +95,4 @@ def converted_class(base: type[nn.Module]) -> type[nn.Module]:
             return base.forward(self, *args, **kwargs)  # inside a user's autocast(enabled=False)
         return kind.forward(self, SiteProducts(site), *args, **kwargs)
 
-    def __reduce_ex__(self: nn.Module, protocol: Any) -> Any:
-        return _blank, (base,), self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
-
-    body = {
-        "forward": forward,
-        "__reduce_ex__": __reduce_ex__,
-        "__module__": base.__module__,
-        "__qualname__": base.__qualname__,
-        "__doc__": base.__doc__,
-        "_mixprec_base": base,
-    }
-    return type(base.__name__, (base,), body)
-
-
-def _blank(base: type[nn.Module]) -> nn.Module:
-    """An instance for pickle and deepcopy to fill."""
-    cls = converted_class(base)
-    return cls.__new__(cls)
+    return subclass_of(base, forward, converted_class)

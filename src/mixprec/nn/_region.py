@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree  # torch's own; knows the output classes that libraries register
 
 from ._autograd import is_in_backward
+from ._class_swap import subclass_of
 from ._compute_mode import ComputeMode, is_active
 from ._observer import observing
 from ._site import ConversionState
@@ -83,29 +84,4 @@ def region_class(base: type[nn.Module]) -> type[nn.Module]:
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         return run_in_region(self, base.forward, args, kwargs)
 
-    def __reduce_ex__(self: nn.Module, protocol: Any) -> Any:
-        return _blank, (base,), self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
-
-    body = {
-        "forward": forward,
-        "__reduce_ex__": __reduce_ex__,
-        "__module__": base.__module__,
-        "__qualname__": base.__qualname__,
-        "__doc__": base.__doc__,
-        "_mixprec_base": base,
-    }
-    return type(base.__name__, (base,), body)
-
-
-def _blank(base: type[nn.Module]) -> nn.Module:
-    """An instance for pickle and deepcopy to fill."""
-    cls = region_class(base)
-    return cls.__new__(cls)
-
-
-def base_class(module: nn.Module) -> type[nn.Module]:
-    """The user's class of a module, whether or not it is converted."""
-    cls = type(module)
-    while "_mixprec_base" in cls.__dict__:
-        cls = cls.__dict__["_mixprec_base"]
-    return cls
+    return subclass_of(base, forward, region_class)
