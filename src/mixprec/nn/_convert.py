@@ -164,12 +164,16 @@ class Conversion:
         return Audit(recipe=self.recipe.name, rows=self._rows, kept=kept_dtypes(self.model), notes=notes)
 
     def begin_step(self) -> None:
-        """Remember the random bits' position and the histories: a step that is discarded consumes none."""
+        """Remember the random bits' position and the histories: a step that is discarded consumes none.
+
+        From the first call on, ``commit_step`` has to be told of every update of the weights.
+        """
+        self.state.step = self.state.step or 0
         self._step_start = StepStart.of(self.state)
 
     def commit_step(self) -> None:
         """The step was applied: its random bits are used up, and weights have changed."""
-        self.state.step += 1
+        self.state.step = (self.state.step or 0) + 1
         self.begin_step()
 
     def discard_step(self) -> None:

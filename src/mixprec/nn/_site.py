@@ -41,7 +41,7 @@ class ConversionState:
         functions: the sites of products that modules call as functions.
         observer: who listens to GEMMs, or ``None``.
         weights: codes of weights that did not change between two casts.
-        step: how often the weights have been updated.
+        step: how often a session has updated the weights; ``None`` without one.
     """
 
     compute_dtype: torch.dtype
@@ -55,7 +55,7 @@ class ConversionState:
     functions: FunctionSites | None = None
     observer: GemmObserver | None = None
     weights: WeightCache = field(default_factory=WeightCache)
-    step: int = 0
+    step: int | None = None
 
     def __post_init__(self) -> None:
         self._in_trace, self._in_thread, self._lock = Pass(), Passes(), threading.Lock()

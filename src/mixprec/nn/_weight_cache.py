@@ -28,17 +28,25 @@ class WeightCache:
 
     The first cast of a weight after an update keeps nothing: most loops use it once. From the second on (another
     micro-batch, or a frozen weight in the next step) the codes are there. A write through ``.data`` changes no version
-    and is not seen.
+    and is not seen; nor does a fused optimizer of torch change one (2.13), so that a trained weight is only kept where a
+    session counts the steps.
     """
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
 
-    def key(self, weight: Tensor, step: int) -> tuple[int, int, int] | None:
-        """What the codes of a weight are good for; ``None`` where that cannot be told. A frozen weight knows no step."""
+    def key(self, weight: Tensor, step: int | None) -> tuple[int, int, int] | None:
+        """What the codes of a weight are good for; ``None`` where that cannot be told. A frozen weight knows no step.
+
+        Args:
+            weight: a parameter.
+            step: how often the weights have been updated; ``None``: nobody counts.
+        """
         if torch.compiler.is_compiling() or weight.is_inference() or weight.device.type == "meta":
             return None
-        return weight.data_ptr(), weight._version, step if weight.requires_grad else -1
+        if not weight.requires_grad:
+            return weight.data_ptr(), weight._version, -1
+        return None if step is None else (weight.data_ptr(), weight._version, step)
 
     def find(self, operand: str, key: tuple[int, int, int]) -> Codes | None:
         """The codes of ``operand`` under ``key``, if they were kept."""
