@@ -21,13 +21,15 @@ class Pass:
     """One pass; each thread has its own.
 
     Attributes:
-        drawn: ``[seed, offset]`` of the running forward pass.
+        drawn: ``[seed, offset]`` of the running forward pass, or of the last training pass.
+        has_drawn: whether there was a training pass.
         records: whether it is a training pass, whose amaxes go into the histories.
         running: path of the innermost running module that may call functions.
         workspace: memory for operands.
     """
 
     drawn: Tensor = field(default_factory=lambda: new_random_state(0))
+    has_drawn: bool = False
     running: str = ""
     records: bool = False
     workspace: Workspace = field(default_factory=Workspace)

@@ -54,6 +54,8 @@ def _run_outermost(
         current.records = torch.is_grad_enabled()
         if current.records:  # an evaluation in between must not change the training's random bits
             state.draw()
+        else:
+            state.look()
         outputs = forward(module, *args, **kwargs)
     current.workspace.release()
     return (

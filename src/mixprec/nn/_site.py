@@ -103,9 +103,16 @@ class ConversionState:
             with self._lock:
                 self._draw()
 
+    def look(self) -> None:
+        """Begin an evaluation: in a thread that never trained, with the bits that come next; none are used up."""
+        current = self.current
+        if self.streams and not current.has_drawn:
+            current.drawn = self.random.clone()
+
     def _draw(self) -> None:
         if self.streams:
-            self.current.drawn = self.random.clone()
+            current = self.current
+            current.drawn, current.has_drawn = self.random.clone(), True
             self.random[1] += self.streams
         for history in self.histories.values():
             roll(history)
