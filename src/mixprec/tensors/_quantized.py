@@ -113,7 +113,7 @@ def quantize(
         codes, scales, outer = kernels.quantize(matrix, resolved, random=random)
     else:
         carrier, outer, _ = kernels.delayed(matrix, resolved, delayed, random=random)
-        codes, scales, _ = kernels.quantize(carrier, resolved.element)
+        codes, scales, _ = kernels.quantize(carrier, f"{resolved.element} propagate")  # an infinity stays one
     no_scale_tells = resolved.granularity.kind == "none" or delayed is not None
     if no_scale_tells and get_format(resolved.element).nan == "none" and x.isnan().any():
         raise ValueError(
