@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from mixprec.specs import Cast, parse_cast
-from mixprec.tensors import amax_of, fake_quantize, new_history, record, roll
+from mixprec.tensors import amax_of, fake_quantize, record, roll
 
 SPREADS = [1.0] * 6 + [64.0] * 3
 SPIKE = 6
@@ -35,14 +35,15 @@ def relative_error(values: torch.Tensor, x: torch.Tensor) -> float:
 
 def run(cast: Cast) -> list[Pass]:
     assert cast.delayed is not None
-    history, passes = new_history(cast.delayed), []
+    history, passes = torch.zeros(cast.delayed.history + 1), []
     for index in range(len(SPREADS)):
         x = tensor(index)
         amax = amax_of(history, cast.delayed)
         values = fake_quantize(x, cast, amax=amax)
         limit = amax * 2.0**cast.delayed.margin if amax > 0 else x.abs().amax()
         passes.append(Pass(error=relative_error(values, x), clipped=(x.abs() > limit).double().mean().item()))
-        history = roll(record(history, x.abs().amax()))
+        record(history, x.abs().amax())
+        roll(history)
     return passes
 
 
