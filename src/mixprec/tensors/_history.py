@@ -1,8 +1,7 @@
 """The amaxes of earlier passes, from which delayed scaling takes its scale: an explicit value, saved and resumed.
 
 A history is fp32 ``[length + 1]``: slot 0 is the pass that is running, slot 1 the last one that ended. Tensor
-operations
-only: nothing waits for a device, and a compiler can trace it.
+operations only: nothing waits for a device, and a compiler can trace it.
 """
 
 from __future__ import annotations
