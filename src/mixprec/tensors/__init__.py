@@ -1,4 +1,4 @@
-"""Tensors in low-precision formats: codes and scales as one value, and what casts do to a tensor."""
+"""Tensors in low-precision formats: codes and scales as one value, what casts do to a tensor, and amax histories."""
 
 from ._error import CastError, ErrorTable, error
 from ._history import amax_of, record, roll
