@@ -93,6 +93,8 @@ def refuse_convolution_casts(name: str, casts: tuple[tuple[str, OperandCast | No
     for operand, cast in casts:
         if cast is None:
             continue
+        if cast.clips:
+            raise ValueError(f"{name}: {operand} is '{cast.text}': rule 'quest' is for matrix products, not convolutions")
         if cast.has_tile_scales:
             raise ValueError(
                 f"{name}: {operand} is '{cast.text}', whose fp32 block scales vary inside a convolution's sums: use a "

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 
 from ..formats import get_format
-from ..specs import OPERANDS, Accumulator, Cast, Delayed, LayerPrecision
+from ..specs import OPERANDS, Accumulator, Cast, Delayed, LayerPrecision, Signs
 
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -21,7 +21,10 @@ class OperandCast:
         element: the element alone, unscaled: what brings a carrier of grid values to codes.
         bits: of an element's code.
         dtype: torch's dtype that holds the values exactly in 16 bits, for an unscaled cast of such a format.
+        max_value: largest element.
         transform: size of its Hadamard transform, 0 for none.
+        signs: what that flips first.
+        clips: whether it clips on purpose, so that what was clipped passes no gradient on.
         scaled: whether values share a scale.
         has_outer: whether a scale is left to apply to the output.
         tile: sizes of a block, (outer, reduction); (1, 1) without blocks.
@@ -38,7 +41,10 @@ class OperandCast:
     element: str
     bits: int
     dtype: torch.dtype | None
+    max_value: float
     transform: int
+    signs: Signs
+    clips: bool
     scaled: bool
     has_outer: bool
     tile: tuple[int, int]
@@ -67,7 +73,10 @@ class OperandCast:
             element=cast.element,
             bits=element.bits,
             dtype=_DTYPES.get(cast.element) if kind == "none" else None,
+            max_value=element.max_value,
             transform=cast.transform,
+            signs=cast.signs,
+            clips=cast.rule == "quest",
             scaled=kind != "none",
             has_outer=kind != "none" and not power_blocks and not one_level,
             tile=(max(cast.granularity.outer, 1), max(cast.granularity.reduction, 1)),
