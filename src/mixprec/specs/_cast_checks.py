@@ -18,7 +18,14 @@ CARRIER_BITS = 12
 
 def refusal(cast: Cast) -> str:
     """Say why a cast's parts contradict each other, or nothing."""
-    checks = (_scale_problem, _tensor_scale_problem, _rule_problem, _ratio_problem, _delayed_problem, _transform_problem)
+    checks = (
+        _scale_problem,
+        _tensor_scale_problem,
+        _rule_problem,
+        _ratio_problem,
+        _delayed_problem,
+        _transform_problem,
+    )
     return next((problem for check in checks if (problem := check(cast))), "")
 
 
@@ -40,10 +47,14 @@ def _scale_problem(cast: Cast) -> str:
 def _block_scale_problem(cast: Cast, scale: Format) -> str:
     if scale.kind != "float" or scale.bits > 8 or scale.mantissa_bits == 0 or not scale.has_subnormals:
         return f"'{scale.name}' is no format for block scales: expected fp32, e8m0 or a float of at most 8 bits"
+    if scale.nan == "none":
+        return f"'{scale.name}' has no NaN, which a block's scale needs to tell of a fault in the block"
     element = get_format(cast.element)
     if element.kind == "table":
-        return f"elements of '{element.name}' are no short floats: their products with a block scale are not exact; " \
+        return (
+            f"elements of '{element.name}' are no short floats: their products with a block scale are not exact; "
             "use an fp32 or e8m0 scale"
+        )
     bits = element.mantissa_bits + scale.mantissa_bits + 2
     if bits > CARRIER_BITS:
         return f"element times scale has {bits} significant bits, and more than {CARRIER_BITS} do not multiply exactly"
