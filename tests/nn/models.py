@@ -64,9 +64,9 @@ def tiny_gpt(checkpointed: bool | None = None) -> TinyGPT:
     return TinyGPT(checkpointed=checkpointed)
 
 
-def tokens() -> Tensor:
+def tokens(seed: int = 1) -> Tensor:
     """Two sequences of 24 tokens."""
-    return torch.randint(0, 17, (2, 24), generator=torch.Generator().manual_seed(1))
+    return torch.randint(0, 17, (2, 24), generator=torch.Generator().manual_seed(seed))
 
 
 def loss_of(model: nn.Module, tokens: Tensor) -> Tensor:

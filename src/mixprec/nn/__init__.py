@@ -1,8 +1,10 @@
 """The three GEMMs as one autograd function, and the conversion of a model to it."""
 
+from . import _layers as _layers  # registers torch's own layers
 from ._audit import Audit, AuditRow
 from ._convert import Conversion, conversion_of, convert
 from ._device import native_here
+from ._layer_types import register_layer
 from ._resolve import resolve
 
-__all__ = ["Audit", "AuditRow", "Conversion", "conversion_of", "convert", "native_here", "resolve"]
+__all__ = ["Audit", "AuditRow", "Conversion", "conversion_of", "convert", "native_here", "register_layer", "resolve"]

@@ -1,4 +1,4 @@
-"""``scaled_dot_product_attention`` in a 16-bit compute dtype on a device without 16-bit units.
+"""``scaled_dot_product_attention`` in a 16-bit compute dtype on a device without 16-bit units, or in casts.
 
 The operands are the 16-bit values, both products and the softmax run in fp32, the result is rounded once: the
 same arithmetic that a native kernel with fp32 accumulation does. Only 16-bit tensors and the row sums are kept.
@@ -16,9 +16,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ._autograd import plain_torch
-from ._engines import FORMAT_OF_DTYPE
+from ._operand import FORMAT_OF_DTYPE
 from ._matmul import matmul
-from ._site import ConversionState
+from ._site import ConversionState, Site
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +73,17 @@ class WideAttention(torch.autograd.Function):
         return dq, dk, dv, None, None, None
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor, arguments: AttentionArguments, state: ConversionState) -> Tensor:
-    """Attention with operands rounded to the compute dtype.
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    arguments: AttentionArguments,
+    state: ConversionState,
+    *,
+    qk: Site | None = None,
+    pv: Site | None = None,
+) -> Tensor:
+    """Attention with operands rounded to the compute dtype, or cast as its two products' sites say.
 
     Args:
         q: [..., T, E].
@@ -82,27 +91,34 @@ def attention(q: Tensor, k: Tensor, v: Tensor, arguments: AttentionArguments, st
         v: [..., S, Ev].
         arguments: mask, dropout, causality, scale, grouped heads.
         state: compute dtype and engine.
+        qk: casts of the scores' product: queries are its input, keys its weight.
+        pv: casts of the second product: probabilities are its input, values its weight.
     """
+    if qk is not None or pv is not None:
+        with torch.autocast(state.device_type, enabled=False):
+            return composed(q, k, v, arguments, qk or state.functional, pv or state.functional)[0]
     dtype = state.compute_dtype
     q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
     if state.device_type != "cpu":
         return _torch_attention(q, k, v, arguments)
     if not _flash_takes(q, k, v, arguments):
         with torch.autocast(state.device_type, enabled=False):
-            return _composed(q, k, v, arguments, state).to(dtype)
+            return composed(q, k, v, arguments, state.functional, state.functional)[0].to(dtype)
     k, v = _ungrouped(q, k, v, arguments)
     return WideAttention.apply(q, k, v, _additive(arguments.attn_mask, q, k), arguments, state)  # pyright: ignore[reportReturnType]
 
 
-def _composed(q: Tensor, k: Tensor, v: Tensor, arguments: AttentionArguments, state: ConversionState) -> Tensor:
-    """Attention with dropout, a learned mask or unusual shapes: two products around an fp32 softmax.
+def composed(
+    q: Tensor, k: Tensor, v: Tensor, arguments: AttentionArguments, qk: Site, pv: Site
+) -> tuple[Tensor, Tensor]:
+    """Attention as two products around an fp32 softmax: with dropout, a learned mask, casts or unusual shapes.
 
     The probabilities are rounded to the compute dtype before the second product, as fused 16-bit kernels do.
-    A row that is masked whole gives zeros, as in torch.
+    A row that is masked whole gives zeros, as in torch. Gives the probabilities (after the dropout) too.
     """
     k, v = _ungrouped(q, k, v, arguments)
     scale = 1.0 / math.sqrt(q.shape[-1]) if arguments.scale is None else arguments.scale
-    scores = matmul(q, k.transpose(-2, -1), state, wide=True).float() * scale
+    scores = matmul(q, k.transpose(-2, -1), qk, wide=True).float() * scale
     mask = arguments.attn_mask
     if arguments.is_causal:
         mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
@@ -111,7 +127,7 @@ def _composed(q: Tensor, k: Tensor, v: Tensor, arguments: AttentionArguments, st
     weights = torch.ops.aten._safe_softmax(scores, -1)
     if arguments.dropout_p > 0.0:
         weights = F.dropout(weights, arguments.dropout_p, training=True)
-    return matmul(weights, v, state)
+    return matmul(weights, v, pv), weights
 
 
 def _ungrouped(q: Tensor, k: Tensor, v: Tensor, arguments: AttentionArguments) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""The function mode that applies a 16-bit compute dtype's rules to what a model calls directly.
+"""The function mode that applies a recipe's rules to what a model calls directly.
 
 It runs inside torch's own autocast region and obeys its state: a user's ``torch.autocast(enabled=False)`` region
 stays as it is.
@@ -17,6 +17,8 @@ from torch.overrides import (
 
 from ._handlers import HANDLERS
 from ._multihead import multi_head_attention_forward
+from ._plain_products import PLAIN
+from ._product_handlers import PRODUCTS
 from ._site import ConversionState
 
 
@@ -32,14 +34,15 @@ class ComputeMode(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         state = self.state
-        if state.is_16bit and torch.is_autocast_enabled(state.device_type):
-            handler = HANDLERS.get(func)
+        # Inside a user's autocast(enabled=False), a 16-bit compute dtype leaves everything to torch.
+        if not state.is_16bit or torch.is_autocast_enabled(state.device_type):
+            handler = PRODUCTS.get(func) or (HANDLERS.get(func) if state.is_16bit else PLAIN.get(func))
             if handler is not None:
                 return handler(state, func, args, kwargs)
-            if func is torch.nn.functional.multi_head_attention_forward:
+            if func is torch.nn.functional.multi_head_attention_forward and (state.is_16bit or state.functions):
                 # A mode is off while it handles a call; the products inside have to see it again.
                 with self:
-                    return multi_head_attention_forward(*args, **kwargs)
+                    return multi_head_attention_forward(state, *args, **kwargs)
         if func is torch.Tensor.unflatten:
             # Under a mode, torch's compiler inlines this one method and stops at its super() call.
             func = torch.unflatten

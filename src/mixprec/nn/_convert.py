@@ -9,17 +9,22 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from ..specs import Recipe, Rule, load_recipe
+from ..specs import Recipe, load_recipe
+from ._class_swap import base_class
 from ._audit import Audit, AuditRow, make_rows
 from ._compute_mode import ComputeMode
 from ._device import device_of, native_compute, native_here
-from ._matching import notes_on_subclasses, rules_by_module
-from ._modules import CONVERTED
+from ._foreign import notes_on_left_alone
+from ._matching import Matched, match_rules
 from ._observer import GemmObserver, observing
 from ._refusals import refuse_unconvertible
-from ._region import ATTRIBUTE, base_class, region_class
+from ._region import ATTRIBUTE, PATH
 from ._resolve import emulation_note, kept_dtypes, notes_about, resolve
-from ._site import SITE, STREAMS_PER_SITE, ConversionState, OperandCasts, Site, new_random_state
+from ._operand_cast import OperandCasts
+from ._passing import new_random_state
+from ._site import SITE, ConversionState
+from ._site_assignment import assign_sites
+from ._step_start import StepStart
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 _HANDLE = "_mixprec_conversion"
@@ -48,22 +53,14 @@ def convert(model: nn.Module, recipe: Recipe | str, *, seed: int = 0) -> Convers
     """
     refuse_unconvertible(model)
     recipe = resolve(recipe if isinstance(recipe, Recipe) else load_recipe(recipe), model)
-    rules = rules_by_module(model, recipe)
+    matched = match_rules(model, recipe)
     state = _new_state(model, recipe, seed)
-    for index, (name, module) in enumerate(_convertible(model)):
-        rule = rules.get(name)
-        casts = OperandCasts.of(None if rule is None else rule.precision)
-        if casts == OperandCasts() and not state.is_16bit:
-            continue
-        module.__dict__[SITE] = Site(name=name, casts=casts, stream=index * STREAMS_PER_SITE, state=state)
-        module.__class__ = CONVERTED[type(module)]
-        if casts.stochastic:
-            state.streams = (index + 1) * STREAMS_PER_SITE
-    for module in model.modules():
-        if module is model or _is_users(module):
-            module.__dict__[ATTRIBUTE] = state
-            module.__class__ = region_class(type(module))
-    conversion = Conversion(model, recipe, state, _left_plain(recipe, rules))
+    conversion = Conversion(model, recipe, state, matched)
+    try:
+        conversion.apply_rules(recipe, matched)
+    except ValueError:
+        conversion.restore()
+        raise
     model.__dict__[_HANDLE] = conversion
     note = emulation_note(model, recipe, state)
     if note is not None:
@@ -85,13 +82,36 @@ class Conversion:
         notes: what was told at conversion.
     """
 
-    def __init__(self, model: nn.Module, recipe: Recipe, state: ConversionState, plain: frozenset[str] | None) -> None:
+    def __init__(self, model: nn.Module, recipe: Recipe, state: ConversionState, matched: Matched) -> None:
         self.model, self.recipe, self.state = model, recipe, state
-        self.notes = notes_about(model, recipe, state) + notes_on_subclasses(model, recipe)
-        self._plain = plain
-        self._step_start = state.random.clone()
+        self.notes: tuple[str, ...] = ()
+        self._alone, self._structure = dict(matched.alone), matched.structure
+        self._step_start = StepStart.of(state)
         self._rows: tuple[AuditRow, ...] = ()
         self._was_compiled = False
+
+    def apply_rules(self, recipe: Recipe, matched: Matched | None = None) -> None:
+        """Give every layer and function call the casts that a recipe's rules say: at conversion, or when a phase begins.
+
+        Histories of operands whose cast stays are carried over.
+
+        Args:
+            recipe: whose rules are applied; its other parts are those of the conversion.
+            matched: what its rules say of the modules, if that is known.
+
+        Raises:
+            ValueError: a layer cannot multiply what a rule gives it.
+        """
+        matched = match_rules(self.model, recipe) if matched is None else matched
+        assign_sites(self.model, recipe, matched, self.state, tracks=_has_casts(self.recipe))
+        self._step_start = StepStart.of(self.state)
+        if not self.notes:
+            alone = notes_on_left_alone(self._alone, recipe.name) if _has_casts(recipe) else ()
+            self.notes = notes_about(self.model, recipe, self.state) + alone
+
+    @property
+    def _leaves_all(self) -> bool:
+        return self.recipe.compute_dtype == "fp32" and not _has_casts(self.recipe)
 
     def restore(self) -> None:
         """Give every module its own class back.
@@ -105,6 +125,7 @@ class Conversion:
                 module.__class__ = base_class(module)
                 module.__dict__.pop(SITE, None)
                 module.__dict__.pop(ATTRIBUTE, None)
+                module.__dict__.pop(PATH, None)
         self.model.__dict__.pop(_HANDLE, None)
 
     @contextmanager
@@ -119,18 +140,18 @@ class Conversion:
         seen = observer if observer is not None and observer.was_on else None
         with torch.autocast(self.state.device_type, enabled=False), ComputeMode(self.state), observing(seen):
             yield
-        self.state.workspace.release()
+        self.state.current.workspace.release()
         if observer is not None:
             self._end_measurement(observer)
 
     def measure_next_step(self) -> None:
         """Count the GEMMs of the next forward pass and of the next backward pass inside ``region()``."""
-        self.state.observer = GemmObserver(self.model, self._plain)
+        self.state.observer = GemmObserver(self.model, leaves_all=self._leaves_all)
 
     @contextmanager
     def measured(self) -> Generator[None]:
         """Count all GEMMs of the forward and backward pass inside, for a loop that is not a session's."""
-        observer = self.state.observer = GemmObserver(self.model, self._plain)
+        observer = self.state.observer = GemmObserver(self.model, leaves_all=self._leaves_all)
         try:
             with observer:
                 yield
@@ -143,24 +164,50 @@ class Conversion:
         return Audit(recipe=self.recipe.name, rows=self._rows, kept=kept_dtypes(self.model), notes=notes)
 
     def begin_step(self) -> None:
-        """Remember the random bits' position: a step that is discarded consumes none."""
-        self._step_start = self.state.random.clone()
+        """Remember the random bits' position and the histories: a step that is discarded consumes none.
+
+        From the first call on, ``commit_step`` has to be told of every update of the weights.
+        """
+        self.state.step = self.state.step or 0
+        self._step_start = StepStart.of(self.state)
 
     def commit_step(self) -> None:
-        """The step was applied: its random bits are used up."""
+        """The step was applied: its random bits are used up, and weights have changed."""
+        self.state.step = (self.state.step or 0) + 1
         self.begin_step()
 
     def discard_step(self) -> None:
-        """The step was skipped: give its random bits back."""
-        self.state.random.copy_(self._step_start)
+        """The step was skipped: give its random bits back, and forget its amaxes."""
+        self._step_start.restore(self.state)
 
     def random_state(self) -> Tensor:
-        """``[seed, offset]`` of the stochastic casts, int64."""
+        """``[seed, offset]`` of the random casts, int64."""
         return self.state.random.clone()
 
+    def histories(self) -> dict[str, Tensor]:
+        """The amaxes of earlier passes, by operand, of delayed scales."""
+        return {name: history.clone() for name, history in self.state.histories.items()}
+
     def load_random_state(self, random: Tensor) -> None:
-        """Continue the stochastic casts from a saved ``random_state()``."""
+        """Continue the random casts from a saved ``random_state()``."""
         self.state.random.copy_(random)
+        self.begin_step()
+
+    def load_histories(self, histories: Mapping[str, Tensor]) -> None:
+        """Continue delayed scales from saved ``histories()``.
+
+        Raises:
+            ValueError: they are of other operands or lengths.
+        """
+        theirs, ours = ({name: len(h) for name, h in group.items()} for group in (histories, self.state.histories))
+        if theirs != ours:
+            differing = sorted(name for name in theirs.keys() | ours.keys() if theirs.get(name) != ours.get(name))
+            raise ValueError(
+                f"amax histories differ in {', '.join(differing[:5])}: got {len(theirs)} of them, expected {len(ours)}: "
+                "they must come from the same recipe and model"
+            )
+        for name, history in self.state.histories.items():
+            history.copy_(histories[name])
         self.begin_step()
 
     def _end_measurement(self, observer: GemmObserver) -> None:
@@ -188,9 +235,9 @@ def _new_state(model: nn.Module, recipe: Recipe, seed: int) -> ConversionState:
 def _refuse_missing_engine(recipe: Recipe, device: torch.device) -> None:
     """An engine that was asked for by name is used or refused, never swapped."""
     dtype = DTYPES[recipe.compute_dtype]
-    casts = [OperandCasts.of(rule.precision) for rule in recipe.rules if rule.precision is not None]
+    casts = [OperandCasts.of(rule.precision) for rule in recipe.all_rules if rule.precision is not None]
     texts = {cast.text for c in casts for cast in c.present}
-    foreign = sorted(cast for cast in texts if not cast.startswith(("e4m3[tensor]", "e5m2[tensor]", "e4m3[row]")))
+    foreign = sorted(cast for cast in texts if not cast.startswith(("e4m3[tensor", "e5m2[tensor", "e4m3[row")))
     if foreign:
         raise ValueError(
             f"recipe {recipe.name}: engine 'native' got casts {', '.join(foreign)}: expected per-tensor or per-row "
@@ -204,19 +251,5 @@ def _refuse_missing_engine(recipe: Recipe, device: torch.device) -> None:
         )
 
 
-def _left_plain(recipe: Recipe, rules: Mapping[str, Rule]) -> frozenset[str] | None:
-    """The layers that the recipe leaves to torch in fp32; ``None`` where it gives no layer a cast."""
-    if recipe.compute_dtype != "fp32":
-        return frozenset()
-    if all(rule.precision is None for rule in recipe.rules):
-        return None
-    return frozenset(name for name, rule in rules.items() if rule.precision is None)
-
-
-def _convertible(model: nn.Module) -> list[tuple[str, nn.Module]]:
-    return [(name, module) for name, module in model.named_modules() if type(module) in CONVERTED]
-
-
-def _is_users(module: nn.Module) -> bool:
-    """Whether the module's class is not torch's own: it may call functions that the compute dtype has rules for."""
-    return not type(module).__module__.startswith("torch.nn.") and SITE not in module.__dict__
+def _has_casts(recipe: Recipe) -> bool:
+    return any(rule.precision is not None for rule in recipe.all_rules)

@@ -1,8 +1,7 @@
-"""Convolutions in a 16-bit compute dtype: operands rounded to it, sums in fp32, one rounding."""
+"""Convolutions in a 16-bit compute dtype (operands rounded to it, sums in fp32, one rounding), or in casts."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,25 +9,12 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ._autograd import plain_torch
-from ._engines import FORMAT_OF_DTYPE, exactly
+from ._exact_product import exactly
+from ._operand import FORMAT_OF_DTYPE
 from ._operands import rounded_to
-from ._site import ConversionState
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConvolutionArguments:
-    """Geometry as ``aten.convolution`` takes it."""
-
-    stride: list[int]
-    padding: list[int]
-    dilation: list[int]
-    transposed: bool
-    output_padding: list[int]
-    groups: int
-
-    def positional(self) -> tuple[list[int], list[int], list[int], bool, list[int], int]:
-        """The arguments in the order of ``aten.convolution``."""
-        return self.stride, self.padding, self.dilation, self.transposed, self.output_padding, self.groups
+from ._cast_convolution import CastConvolution
+from ._convolution_arguments import ConvolutionArguments
+from ._site import ConversionState, Site
 
 
 class ConvolutionFunction(torch.autograd.Function):
@@ -86,12 +72,15 @@ class ConvolutionFunction(torch.autograd.Function):
         return dx, dw, db, None, None
 
 
-def convolution(
-    x: Tensor, weight: Tensor, bias: Tensor | None, arguments: ConvolutionArguments, state: ConversionState
-) -> Tensor:
-    """A (transposed) convolution of [N, C, ...] or unbatched [C, ...] input in the compute dtype."""
+def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, arguments: ConvolutionArguments, site: Site) -> Tensor:
+    """A (transposed) convolution of [N, C, ...] or unbatched [C, ...] input in a site's casts, else the compute dtype."""
     batched = x.dim() == weight.dim()
-    y: Any = ConvolutionFunction.apply(x if batched else x[None], weight, bias, arguments, state)
+    x = x if batched else x[None]
+    y: Any = (
+        ConvolutionFunction.apply(x, weight, bias, arguments, site.state)
+        if site.casts.is_plain or arguments.transposed
+        else CastConvolution.apply(x, weight, bias, arguments, site)
+    )
     return y if batched else y[0]
 
 

@@ -9,8 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ._convolution import ConvolutionArguments, convolution
-from ._site import ConversionState
+from ._convolution import convolution
+from ._convolution_arguments import ConvolutionArguments
+from ._plain_calls import plain
+from ._site import ConversionState, Site
 
 _Size = int | Sequence[int]
 
@@ -19,8 +21,8 @@ def _tuple(value: _Size, dims: int) -> list[int]:
     return [value] * dims if isinstance(value, int) else list(value) * (dims if len(value) == 1 else 1)
 
 
-def _forward(
-    state: ConversionState,
+def convolve(
+    site: Site,
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
@@ -29,6 +31,7 @@ def _forward(
     dilation: _Size = 1,
     groups: int = 1,
 ) -> Tensor:
+    """``F.conv1d``, ``conv2d`` or ``conv3d`` under a site's casts."""
     dims = weight.dim() - 2
     dilations = _tuple(dilation, dims)
     pads = [0] * dims
@@ -43,33 +46,41 @@ def _forward(
         stride=_tuple(stride, dims), padding=pads, dilation=dilations, transposed=False, output_padding=[0] * dims,
         groups=groups,
     )  # fmt: skip
-    return convolution(input, weight, bias, arguments, state)
+    return convolution(input, weight, bias, arguments, site)
 
 
 _TRANSPOSED = {"stride": 1, "padding": 0, "output_padding": 0, "groups": 1, "dilation": 1}
 
 
 def _transposed(
-    state: ConversionState, input: Tensor, weight: Tensor, bias: Tensor | None = None, *geometry: _Size, **named: _Size
+    site: Site, input: Tensor, weight: Tensor, bias: Tensor | None = None, *geometry: _Size, **named: _Size
 ) -> Tensor:
     given = {**_TRANSPOSED, **dict(zip(_TRANSPOSED, geometry, strict=False)), **named}
     groups = given.pop("groups")
     sizes = {name: _tuple(value, weight.dim() - 2) for name, value in given.items()}
     arguments = ConvolutionArguments(transposed=True, groups=_tuple(groups, 1)[0], **sizes)
-    return convolution(input, weight, bias, arguments, state)
+    return convolution(input, weight, bias, arguments, site)
 
 
-def _handler(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    def handle(
-        state: ConversionState, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Tensor:
-        return call(state, *args, **kwargs)
+def _forward_handler(
+    state: ConversionState, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Tensor:
+    weight: Tensor = args[1] if len(args) > 1 else kwargs["weight"]
+    floating = weight.is_floating_point() and weight.dim() > 2
+    site = state.casts_of(f"Conv{weight.dim() - 2}d", (weight.shape[0], weight.shape[1])) if floating else None
+    if site is not None or (state.is_16bit and floating):
+        return convolve(site or state.functional, *args, **kwargs)
+    return plain(state, func, args, kwargs)
 
-    return handle
+
+def _transposed_handler(
+    state: ConversionState, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Tensor:
+    return _transposed(state.functional, *args, **kwargs) if state.is_16bit else plain(state, func, args, kwargs)
 
 
 #: Handlers by function; ``F.conv2d`` and ``torch.conv2d`` are one object.
 CONVOLUTIONS: Mapping[Callable[..., Any], Callable[..., Tensor]] = {
-    **dict.fromkeys((F.conv1d, F.conv2d, F.conv3d, torch.conv1d, torch.conv2d, torch.conv3d), _handler(_forward)),
-    **dict.fromkeys((F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d), _handler(_transposed)),
+    **dict.fromkeys((F.conv1d, F.conv2d, F.conv3d, torch.conv1d, torch.conv2d, torch.conv3d), _forward_handler),
+    **dict.fromkeys((F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d), _transposed_handler),
 }

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from ..hardware import native_formats
-from ._engines import FORMAT_OF_DTYPE
+from ._operand import FORMAT_OF_DTYPE
 
 #: A native engine is taken when it is at least this much faster than the fp32 one: beyond timing noise.
 _WORTHWHILE = 1.3

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from ._matmul import matmul
-from ._site import ConversionState
+from ._site import Site
 
 
-def einsum(args: tuple[Any, ...], state: ConversionState) -> Tensor:
-    """``torch.einsum(*args)`` with operands in the compute dtype.
+def einsum(args: tuple[Any, ...], site: Site) -> Tensor:
+    """``torch.einsum(*args)`` with operands in a site's casts, else in the compute dtype.
 
     Two operands that contract at least one index become one batched product. Without a contraction nothing is
     summed (an outer product): it stays in the operands' dtype. Anything else (one operand, three or more,
@@ -24,14 +24,14 @@ def einsum(args: tuple[Any, ...], state: ConversionState) -> Tensor:
     equation = args[0].replace(" ", "") if isinstance(args[0], str) else ""
     parsed = _parse(equation) if len(operands) == 2 else None
     if parsed is not None and not (set(parsed[0]) & set(parsed[1])) - set(parsed[2]):
-        with torch.autocast(state.device_type, enabled=False):
+        with torch.autocast(site.state.device_type, enabled=False):
             wide = torch.promote_types(operands[0].dtype, operands[1].dtype)
             return torch.einsum(equation, *(t.to(wide) for t in operands))
     if parsed is not None and _same_sizes(parsed, operands[0], operands[1]):
-        return _product(parsed, operands[0], operands[1], state)
-    with torch.autocast(state.device_type, enabled=False):
-        rounded = [t.to(state.compute_dtype).float() for t in operands]
-        return torch.einsum(args[0], *rounded).to(state.compute_dtype)
+        return _product(parsed, operands[0], operands[1], site)
+    with torch.autocast(site.state.device_type, enabled=False):
+        rounded = [t.to(site.state.compute_dtype).float() for t in operands]
+        return torch.einsum(args[0], *rounded).to(site.state.compute_dtype)
 
 
 def _parse(equation: str) -> tuple[str, str, str] | None:
@@ -52,7 +52,7 @@ def _same_sizes(labels: tuple[str, str, str], a: Tensor, b: Tensor) -> bool:
     return all(sizes.get(label, n) == n for label, n in zip(labels[1], b.shape, strict=True))
 
 
-def _product(labels: tuple[str, str, str], a: Tensor, b: Tensor, state: ConversionState) -> Tensor:
+def _product(labels: tuple[str, str, str], a: Tensor, b: Tensor, site: Site) -> Tensor:
     a_labels, b_labels, out = labels
     a, a_labels = _without_lonely(a, a_labels, b_labels + out)
     b, b_labels = _without_lonely(b, b_labels, a_labels + out)
@@ -67,7 +67,7 @@ def _product(labels: tuple[str, str, str], a: Tensor, b: Tensor, state: Conversi
         lengths = [_count(size, group) for group in groups]
         return t.permute(order).reshape(lengths)
 
-    y = matmul(shaped(a, a_labels, batch, rows, summed), shaped(b, b_labels, batch, summed, columns), state)
+    y = matmul(shaped(a, a_labels, batch, rows, summed), shaped(b, b_labels, batch, summed, columns), site)
     y = y.reshape([size[c] for c in (*batch, *rows, *columns)])
     order = [*batch, *rows, *columns]
     return y.permute([order.index(c) for c in out])

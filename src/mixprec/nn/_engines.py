@@ -6,26 +6,17 @@ scale that is constant along the reduction, applied to the output.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from .. import kernels
+from ..specs import Accumulator
+from ._exact_product import exactly
+from ._operand import FORMAT_OF_DTYPE, Operand
+from ._special_products import special_product
 from ._workspace import Workspace
-
-Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class Operand:
-    """A GEMM operand: ``value = carrier * outer``; ``outer`` is ``None`` where it is one."""
-
-    carrier: Tensor
-    outer: Tensor | None
-    format: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +29,7 @@ class Product:
         out_dtype: what the sums are rounded to, once.
         held_in_fp32: whether the rounded values are wanted in an fp32 tensor.
         workspace: memory for sums that are rounded afterwards.
+        accumulator: what the sums are kept in, where that is narrower than fp32.
     """
 
     native_compute: bool
@@ -45,12 +37,15 @@ class Product:
     out_dtype: torch.dtype
     held_in_fp32: bool = False
     workspace: Workspace
+    accumulator: Accumulator | None = None
 
 
 def engine_name(a: Operand, b: Operand, product: Product) -> str:
     """``native`` where the device multiplies these operands as they are, else ``emulated``."""
     if _runs_native_fp8(a, b, product):
         return "native"
+    if product.accumulator is not None:
+        return "emulated"
     if _is_rounded(a) or _is_rounded(b) or _scaled(a, b) or a.carrier.dtype != b.carrier.dtype:
         return "emulated"
     if a.carrier.dtype == torch.float32:
@@ -75,9 +70,14 @@ def multiply(a: Operand, b: Operand, product: Product, bias_N: Tensor | None = N
         if product.out_dtype == a.carrier.dtype:
             y_MN = _matrix_product(a.carrier, b.carrier, bias_N)
             return y_MN.float() if product.held_in_fp32 else y_MN
-    y_MN = _wide_product(a.carrier, b.carrier, None if _scaled(a, b) else bias_N, _sums(a, b, product))
+    special = special_product(a, b, product.accumulator)
+    fuses_bias = special is None and not _scaled(a, b)
+    if special is None:
+        y_MN = _wide_product(a.carrier, b.carrier, bias_N if fuses_bias else None, _sums(a, b, product))
+    else:
+        y_MN = special
     y_MN = _with_outer_scales(y_MN, a.outer, b.outer)
-    if bias_N is not None and _scaled(a, b):
+    if bias_N is not None and not fuses_bias:
         y_MN = y_MN.add_(bias_N.float())
     return _rounded_once(y_MN, product)
 
@@ -113,9 +113,6 @@ def _is_rounded(operand: Operand) -> bool:
     return FORMAT_OF_DTYPE[operand.carrier.dtype] != operand.format
 
 
-FORMAT_OF_DTYPE = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
-
-
 def _matrix_product(a_MK: Tensor, b_KN: Tensor, bias_N: Tensor | None, out: Tensor | None = None) -> Tensor:
     if bias_N is None:
         return torch.mm(a_MK, b_KN) if out is None else torch.mm(a_MK, b_KN, out=out)
@@ -130,50 +127,23 @@ def _wide_product(a_MK: Tensor, b_KN: Tensor, bias_N: Tensor | None, out: Tensor
     return exactly(_matrix_product, a_MK.float(), b_KN.float(), bias_N, out)
 
 
-def _precision() -> str:
-    return torch.get_float32_matmul_precision()
-
-
-# What torch.compiler.assume_constant_result sets; calling that would import the whole compiler here.
-_precision._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
-
-
 def _fit_bf16(a: Tensor, b: Tensor) -> bool:
     return a.dtype == b.dtype and a.dtype in (torch.bfloat16, torch.float16)
 
 
-def exactly(product: Callable[..., Result], *arguments: object) -> Result:
-    """``product(*arguments)`` with full fp32 products, whatever ``torch.set_float32_matmul_precision`` says.
-
-    TF32 or bf16 products would round the carriers again.
-    """
-    before = _precision()
-    if before == "highest":
-        return product(*arguments)
-    if torch.compiler.is_compiling():
-        raise RuntimeError(
-            f"compiling a converted model under torch.set_float32_matmul_precision({before!r}): expected 'highest', "
-            "which alone multiplies the rounded operands exactly; set it before torch.compile traces the model"
-        )
-    torch.set_float32_matmul_precision("highest")
-    try:
-        return product(*arguments)
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
 # --- FP8 through torch._scaled_mm -------------------------------------------------------------------
 
+_FACTORED = ("tensor]", "row]", "tensor:e8m0]", "row:e8m0]")
 _FP8 = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
 
 
 def _fp8_dtype(operand: Operand) -> torch.dtype | None:
     element, _, rest = operand.format.partition("[")
-    return _FP8.get(element) if rest.startswith(("tensor]", "row]")) else None
+    return _FP8.get(element) if rest.startswith(_FACTORED) else None
 
 
 def _runs_native_fp8(a: Operand, b: Operand, product: Product) -> bool:
-    if not product.native_fp8:
+    if not product.native_fp8 or product.accumulator is not None:
         return False
     a_dtype, b_dtype = _fp8_dtype(a), _fp8_dtype(b)
     if a_dtype is None or b_dtype is None or a_dtype == b_dtype == torch.float8_e5m2:

@@ -1,4 +1,4 @@
-"""What a 16-bit compute dtype does to each function: products, fp32 operations, additions, constants."""
+"""What a 16-bit compute dtype does to each function that is no product: fp32 operations, additions, constants."""
 
 from __future__ import annotations
 
@@ -11,59 +11,13 @@ from torch import Tensor
 
 from ..formats import get_format
 from ..formats import round as round_scalar
-from ._addmm import addbmm, addmm, addmv, baddbmm
-from ._attention import AttentionArguments, attention
-from ._convolution_calls import CONVOLUTIONS
 from ._dtype_plumbing import PLUMBING, Function, Handler, in_fp32, leaves_fp16, spelled, widened
-from ._einsum import einsum
-from ._engines import FORMAT_OF_DTYPE
-from ._linear import linear
-from ._matmul import matmul
+from ._operand import FORMAT_OF_DTYPE
 from ._recurrent import recurrent
 from ._rules import fp32_functions
 from ._site import ConversionState
 
 _16_BIT = (torch.float16, torch.bfloat16)
-#: Arguments that fix where or in which dtype a result is wanted: such a call is left as it is, as autocast leaves it.
-_OWN_RESULT = {"out", "out_dtype"}
-
-
-def _linear(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-    return _linear_call(state, *args, **kwargs)
-
-
-def _linear_call(state: ConversionState, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    if weight.dim() != 2:
-        y = matmul(input, weight, state)
-        return y if bias is None else y + bias.to(y.dtype)
-    return linear(input, weight, bias, state.functional)
-
-
-def _matmul(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-    if not _OWN_RESULT.isdisjoint(kwargs):
-        return func(*args, **kwargs)
-    named = dict(kwargs)  # the second operand's name differs: other, mat2, vec
-    first = args[0] if args else named.pop("input")
-    return matmul(first, args[1] if len(args) > 1 else next(iter(named.values())), state)
-
-
-def _rmatmul(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-    return matmul(args[1], args[0], state)
-
-
-def _plus_product(rule: Callable[..., Tensor]) -> Handler:
-    """Of a product plus a tensor, whose own signature ``rule`` has behind the state."""
-
-    def handle(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not _OWN_RESULT.isdisjoint(kwargs) or not (args and isinstance(args[0], Tensor)):
-            return func(*args, **kwargs)  # torch's deprecated order puts numbers first
-        return rule(state, *args, **kwargs)
-
-    return handle
-
-
-def _einsum(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-    return einsum(args, state)
 
 
 def _wide(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -81,18 +35,6 @@ def _rounded(value: Any, state: ConversionState) -> Any:
     if type(value) in (list, tuple):
         return type(value)(_rounded(v, state) for v in value)
     return value
-
-
-def _attention(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-    return _attention_call(state, *args, **kwargs)
-
-
-def _attention_call(
-    state: ConversionState, query: Tensor, key: Tensor, value: Tensor, *positional: Any, **named: Any
-) -> Tensor:
-    names = ("attn_mask", "dropout_p", "is_causal")
-    arguments = AttentionArguments(**dict(zip(names, positional, strict=False)), **named)
-    return attention(query, key, value, arguments, state)
 
 
 def _recurrent(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -168,17 +110,8 @@ def _join(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs:
 def _table() -> Mapping[Function, Handler]:
     table: dict[Function, Handler] = dict.fromkeys(fp32_functions(), in_fp32)
     groups: tuple[tuple[Handler, Iterable[Function]], ...] = (
-        (_linear, [F.linear]),
-        (_matmul, [*spelled("matmul mm bmm mv __matmul__", torch, torch.Tensor), torch.linalg.matmul]),
-        (_rmatmul, [torch.Tensor.__rmatmul__]),
-        (_einsum, [torch.einsum]),
-        (_plus_product(addmm), spelled("addmm", torch, torch.Tensor)),
-        (_plus_product(addmv), spelled("addmv", torch, torch.Tensor)),
-        (_plus_product(addbmm), spelled("addbmm", torch, torch.Tensor)),
-        (_plus_product(baddbmm), spelled("baddbmm", torch, torch.Tensor)),
         (_wide, spelled("chain_matmul tensordot lstm_cell gru_cell", torch, torch.Tensor)),
         (_wide, [*spelled("rnn_tanh_cell rnn_relu_cell", torch), F.bilinear, torch.linalg.multi_dot]),
-        (_attention, [F.scaled_dot_product_attention]),
         (_recurrent, spelled("lstm gru rnn_tanh rnn_relu", torch)),
         (_normalization, spelled("layer_norm group_norm rms_norm", F, torch)),
         (_embedding, [F.embedding]),
@@ -189,7 +122,6 @@ def _table() -> Mapping[Function, Handler]:
     )
     for handler, functions in groups:
         table.update(dict.fromkeys(functions, handler))
-    table.update(CONVOLUTIONS)
     table.update(PLUMBING)
     return table
 

@@ -8,10 +8,26 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from .. import kernels
 from ._autograd import plain_torch
-from ._engines import FORMAT_OF_DTYPE, Operand, Product, engine_name, multiply
-from ._operands import CastContext, cast_both, cast_operand, rounded_to, transposed
-from ._site import OperandCast, Site
+from ._engines import Product, engine_name, multiply
+from ._operand import FORMAT_OF_DTYPE, Operand
+from ._operand_cast import OperandCast
+from ._operands import (
+    DGRAD_SIGNS,
+    FPROP_SIGNS,
+    WGRAD_SIGNS,
+    CastContext,
+    cast_both,
+    cast_operand,
+    operand_of,
+    padded_shape,
+    rounded_to,
+    transposed,
+)
+from ._saved_input import SavedInput, cast_and_keep, kept_operand
+from ._site import Site
+from ._weight_cache import Codes
 
 # Offsets of the operands' random streams within a site.
 _INPUT, _WEIGHT, _WEIGHT_BACKWARD, _GRAD = 0, 2, 3, 4
@@ -23,56 +39,49 @@ class LinearFunction(torch.autograd.Function):
     ``fprop`` multiplies input and weight, ``dgrad`` grad_output and weight, ``wgrad`` grad_output and input;
     each operand is cast along the reduction of its own GEMM. ``fprop`` and ``dgrad`` are rounded once to the
     compute dtype, ``wgrad`` is given unrounded in the weight's dtype. The weight's casts are made again in the
-    backward pass, never saved.
+    backward pass, never saved; of the input, what wgrad reads is saved as codes.
     """
 
     @staticmethod
     def forward(ctx: Any, x_MK: Tensor, weight_NK: Tensor, bias_N: Tensor | None, site: Site) -> Tensor:
         state, casts = site.state, site.casts
+        drawn = state.current.drawn
         with plain_torch(state.device_type):
-            dtype = state.compute_dtype
-            # The compute dtype's copy of the input is what the backward pass keeps.
-            x_c = x_MK.to(dtype)
-            keeps = None if state.is_16bit or not ctx.needs_input_grad[1] else casts.wgrad_input
-            saves_cast = keeps is not None
-            shared = keeps is not None and keeps == casts.fprop_input and keeps.ignores_axis
-            context = _context(site, state.drawn, _INPUT, (None if shared else "first", None))
-            if saves_cast:
-                x, x_wgrad = cast_both(x_c, casts.fprop_input, casts.wgrad_input, context)
+            # The compute dtype's copy of the input is what the backward pass keeps where wgrad has no cast.
+            x_c = x_MK.to(state.compute_dtype)
+            context = input_context(site, drawn)
+            if ctx.needs_input_grad[1]:
+                x, ctx.saved_input, kept = cast_and_keep(x_c, casts.fprop_input, casts.wgrad_input, context)
             else:
-                x, x_wgrad = cast_operand(x_c, casts.fprop_input, 1, context), None
-            w = _weight_operand(weight_NK, casts.fprop_weight, 1, site, _WEIGHT, state.drawn)
-            y_MN = _run(site, "fprop", x, transposed(w), _product(site, dtype), _bias(bias_N, site))
+                x, ctx.saved_input, kept = cast_operand(x_c, casts.fprop_input, 1, context), None, (None,) * 3
+            w = weight_operand(weight_NK, casts.fprop_weight, 1, site, drawn)
+            product = product_of(site, state.compute_dtype)
+            y_MN = run(site, "fprop", x, transposed(w), product, _bias(bias_N, site))
         ctx.site, ctx.dtypes = site, (x_MK.dtype, None if bias_N is None else bias_N.dtype)
-        ctx.kept = None if x_wgrad is None else x_wgrad.format
-        keeps_input = ctx.needs_input_grad[1]
-        kept = (x_c if x_wgrad is None else x_wgrad.carrier) if keeps_input else None
-        ctx.save_for_backward(kept, None if x_wgrad is None else x_wgrad.outer, weight_NK, state.drawn)
+        ctx.save_for_backward(*kept, weight_NK, drawn)
         return y_MN
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]  # the decorator's types are open
         (grad_MN,) = grad_outputs
-        kept, outer, weight_NK, drawn = ctx.saved_tensors
+        *kept, weight_NK, drawn = ctx.saved_tensors
         site, (x_dtype, bias_dtype) = ctx.site, ctx.dtypes
         casts, dtype = site.casts, site.state.compute_dtype
         needs_x, needs_w, needs_b = ctx.needs_input_grad[:3]
         dx = dw = db = None
         with plain_torch(site.state.device_type):
             g_c = grad_MN.to(dtype)
-            context = _context(site, drawn, _GRAD, ("first", "second"))
-            g, g_wgrad = _grad_operands(g_c, site, context, needs_x, needs_w)
+            g, g_wgrad = _grad_operands(g_c, site, drawn, needs_x, needs_w)
             if g is not None:
-                w = _weight_operand(weight_NK, casts.dgrad_weight, 0, site, _WEIGHT_BACKWARD, drawn)
-                product = _product(site, dtype, held_in_fp32=x_dtype == torch.float32)
-                dx = _run(site, "dgrad", g, w, product).to(x_dtype)
+                w = weight_operand(weight_NK, casts.dgrad_weight, 0, site, drawn)
+                product = product_of(site, dtype, held_in_fp32=x_dtype == torch.float32)
+                dx = run(site, "dgrad", g, w, product).to(x_dtype)
             if g_wgrad is not None:
-                if ctx.kept is None:
-                    x = cast_operand(kept, casts.wgrad_input, 0, _context(site, drawn, _INPUT, (None, "third")).next())
-                else:
-                    x = Operand(kept, outer, ctx.kept)
-                dw = _run(site, "wgrad", transposed(g_wgrad), x, _product(site, torch.float32)).to(weight_NK.dtype)
+                saved: SavedInput = ctx.saved_input
+                context = input_context(site, drawn, kept="third").next()
+                x = kept_operand((kept[0], kept[1], kept[2]), saved, casts.wgrad_input, context)
+                dw = run(site, "wgrad", transposed(g_wgrad), x, product_of(site, torch.float32)).to(weight_NK.dtype)
             if needs_b:
                 db = g_c.sum(0, dtype=torch.float32).to(bias_dtype)
         return dx, dw, db, None
@@ -84,15 +93,68 @@ def linear(x: Tensor, weight_NK: Tensor, bias_N: Tensor | None, site: Site) -> T
     return y_MN.reshape(*x.shape[:-1], weight_NK.shape[0])
 
 
-def _weight_operand(
-    w_NK: Tensor, cast: OperandCast | None, axis: int, site: Site, stream: int, drawn: Tensor
-) -> Operand:
+def input_context(site: Site, drawn: Tensor, kept: str | None = None) -> CastContext:
+    """The context of an input; ``kept`` is where its second orientation goes."""
+    return CastContext(
+        site=site,
+        role="input",
+        random=drawn,
+        stream=_INPUT,
+        signs=(FPROP_SIGNS, WGRAD_SIGNS),
+        workspace=site.state.current.workspace,
+        slots=("first", kept),
+    )
+
+
+def grad_context(site: Site, drawn: Tensor) -> CastContext:
+    """The context of an output's gradient."""
+    return CastContext(
+        site=site,
+        role="grad_output",
+        random=drawn,
+        stream=_GRAD,
+        signs=(DGRAD_SIGNS, WGRAD_SIGNS),
+        workspace=site.state.current.workspace,
+        slots=("first", "second"),
+    )
+
+
+def weight_context(site: Site, drawn: Tensor, axis: int) -> CastContext:
+    """The context of a weight that is reduced along ``axis``: 1 in fprop, 0 in dgrad."""
+    signs = FPROP_SIGNS if axis == 1 else DGRAD_SIGNS
+    return CastContext(
+        site=site,
+        role="weight",
+        random=drawn,
+        stream=_WEIGHT if axis == 1 else _WEIGHT_BACKWARD,
+        signs=(signs, signs),
+        workspace=site.state.current.workspace,
+        slots=("weight", None),
+    )
+
+
+def weight_operand(w_NK: Tensor, cast: OperandCast | None, axis: int, site: Site, drawn: Tensor) -> Operand:
+    """A weight as an operand; from its codes where they were kept since its last update."""
+    state, context = site.state, weight_context(site, drawn, axis)
     if cast is None:
-        dtype = site.state.compute_dtype
-        out = site.state.workspace.take("weight", w_NK.shape, w_NK.device)
-        rounded = rounded_to(w_NK, dtype, wide=not site.state.native_compute, out=out)
+        dtype = state.compute_dtype
+        rounded = rounded_to(w_NK, dtype, wide=context.wide, out=context.memory(w_NK))
         return Operand(rounded, None, FORMAT_OF_DTYPE[dtype])
-    return cast_operand(w_NK, cast, axis, _context(site, drawn, stream, ("weight", None)))
+    cache, name = state.weights, f"{site.name} {axis} {cast.text}"
+    # Random casts give new values in every pass, and a history has to see each.
+    key = None if cast.random or cast.delayed is not None or not cast.scaled else cache.key(w_NK, state.step)
+    if key is None:
+        return cast_operand(w_NK, cast, axis, context)
+    shape = padded_shape(w_NK, cast, axis)
+    codes = cache.find(name, key)
+    if codes is None and cache.is_second_use(name, key):
+        codes = Codes(*kernels.quantize(w_NK, cast.text, axis=axis))
+        cache.keep(name, key, codes)
+    if codes is None:
+        return cast_operand(w_NK, cast, axis, context)
+    out = context.memory(w_NK, cast, axis)
+    carrier = kernels.dequantize(codes.codes, codes.scales, None, cast.text, shape, axis=axis, out=out)
+    return operand_of(carrier, codes.outer, cast, axis)
 
 
 def _bias(bias_N: Tensor | None, site: Site) -> Tensor | None:
@@ -101,9 +163,9 @@ def _bias(bias_N: Tensor | None, site: Site) -> Tensor | None:
 
 
 def _grad_operands(
-    g_MN: Tensor, site: Site, context: CastContext, needs_x: bool, needs_w: bool
+    g_MN: Tensor, site: Site, drawn: Tensor, needs_x: bool, needs_w: bool
 ) -> tuple[Operand | None, Operand | None]:
-    casts = site.casts
+    casts, context = site.casts, grad_context(site, drawn)
     if needs_x and needs_w:
         return cast_both(g_MN, casts.dgrad_grad_output, casts.wgrad_grad_output, context)
     return (
@@ -112,29 +174,21 @@ def _grad_operands(
     )
 
 
-def _context(site: Site, drawn: Tensor, stream: int, slots: tuple[str | None, str | None]) -> CastContext:
-    state = site.state
-    return CastContext(
-        random=drawn,
-        stream=site.stream + stream,
-        wide=not state.native_compute,
-        workspace=state.workspace,
-        slots=slots,
-    )
-
-
-def _product(site: Site, dtype: torch.dtype, *, held_in_fp32: bool = False) -> Product:
+def product_of(site: Site, dtype: torch.dtype, *, held_in_fp32: bool = False) -> Product:
+    """How a product of a site runs, rounded to ``dtype``."""
     state = site.state
     return Product(
         native_compute=state.native_compute,
         native_fp8=state.native_fp8,
         out_dtype=dtype,
         held_in_fp32=held_in_fp32,
-        workspace=state.workspace,
+        workspace=state.current.workspace,
+        accumulator=site.casts.accumulator,
     )
 
 
-def _run(site: Site, gemm: str, a: Operand, b: Operand, product: Product, bias_N: Tensor | None = None) -> Tensor:
+def run(site: Site, gemm: str, a: Operand, b: Operand, product: Product, bias_N: Tensor | None = None) -> Tensor:
+    """A product of a site, announced to whoever observes."""
     observer = site.state.listener
     if observer is not None:
         observer.announce(site.name, gemm, (a.format, b.format), engine_name(a, b, product))

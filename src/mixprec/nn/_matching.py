@@ -2,63 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 
 from torch import nn
 
-from ..specs import Recipe, Rule
-from ._modules import CONVERTED
-from ._region import base_class
+from ..specs import ACTIVATION_PRODUCTS, Layer, Recipe, Rule
+from ._class_swap import base_class
+from ._foreign import left_alone
+from ._function_sites import FUNCTION_TYPES, layer_at
+from ._layer_types import LAYER_TYPES
+from ._structure import Structure
 
 
-def rules_by_module(model: nn.Module, recipe: Recipe) -> dict[str, Rule]:
-    """The first matching rule of every convertible module, by path.
+@dataclass(frozen=True)
+class Matched:
+    """What a recipe says of a model's modules.
+
+    Attributes:
+        rules: the rule of every registered module, by path; a module that none is about is missing.
+        alone: why a module is left as it is, by path.
+        structure: of the model.
+    """
+
+    rules: Mapping[str, Rule]
+    alone: Mapping[str, str]
+    structure: Structure
+
+
+def structure_of(model: nn.Module) -> Structure:
+    """The repeated blocks of a model, seen from the registered types."""
+    return Structure(model, tuple(LAYER_TYPES))
+
+
+def match_rules(model: nn.Module, recipe: Recipe) -> Matched:
+    """The first matching rule of every registered module, by path.
 
     Raises:
-        ValueError: when a required rule matches no module; the nearest paths are offered.
+        ValueError: when a required rule, of any phase, matches nothing; the nearest paths are offered.
     """
-    candidates = {name: module for name, module in model.named_modules() if base_class(module) in CONVERTED}
-    chosen: dict[str, Rule] = {}
-    used: set[int] = set()
-    for name, module in candidates.items():
-        for index, rule in enumerate(recipe.rules):
-            if matches(rule, name, module):
-                used.add(index)
-                chosen.setdefault(name, rule)
-    for index, rule in enumerate(recipe.rules):
-        if rule.required and index not in used:
-            raise ValueError(_unmatched(rule, recipe, candidates))
-    return chosen
+    structure, alone = structure_of(model), left_alone(model)
+    layers = {
+        name: _layer(name, module, structure)
+        for name, module in model.named_modules()
+        if base_class(module) in LAYER_TYPES and name not in alone
+    }
+    rules = {name: rule for name, layer in layers.items() if (rule := recipe.rule_for(layer)) is not None}
+    calls = [layer_at(name, kind, structure) for name in _paths(model) for kind in FUNCTION_TYPES]
+    for rule in recipe.all_rules:
+        if rule.required and not _is_used(rule, layers.values(), calls):
+            raise ValueError(_unmatched(rule, recipe, layers))
+    return Matched(rules, alone, structure)
 
 
-def notes_on_subclasses(model: nn.Module, recipe: Recipe) -> tuple[str, ...]:
-    """Layers that one would think a recipe's casts reach: subclasses of a convertible type that are not torch's own."""
-    if all(rule.precision is None for rule in recipe.rules):
-        return ()
-    foreign: dict[str, list[str]] = {}
-    for name, module in model.named_modules():
-        base = base_class(module)
-        if isinstance(module, tuple(CONVERTED)) and base not in CONVERTED and not base.__module__.startswith("torch."):
-            foreign.setdefault(base.__name__, []).append(name)
-    return tuple(
-        f"recipe {recipe.name}: {len(names)} layers of class {kind} ({names[0]}, ...) stay in {recipe.compute_dtype}: "
-        "a subclass may compute something else than its base, which alone is given casts"
-        for kind, names in foreign.items()
-    )
+def _layer(name: str, module: nn.Module, structure: Structure) -> Layer:
+    kind = base_class(module)
+    return layer_at(name, kind.__name__, structure, LAYER_TYPES[kind].features(module))
 
 
-def matches(rule: Rule, name: str, module: nn.Module) -> bool:
-    """Whether ``rule`` is about this module."""
-    shape = tuple(module.weight.shape) if isinstance(module, nn.Linear) else ()
-    return rule.matches(name, base_class(module).__name__, shape)
+def _paths(model: nn.Module) -> list[str]:
+    return [name for name, _ in model.named_modules()]
 
 
-def _unmatched(rule: Rule, recipe: Recipe, candidates: Mapping[str, nn.Module]) -> str:
-    near = get_close_matches(rule.match.replace("*", ""), candidates, n=3, cutoff=0.3) or list(candidates)[:3]
+def _is_used(rule: Rule, layers: Iterable[Layer], calls: Iterable[Layer]) -> bool:
+    """Whether a rule matches a layer, or (where it names a kind of call) a module that may make such a call."""
+    if any(rule.matches(layer) for layer in layers):
+        return True
+    names_call = rule.type in (*ACTIVATION_PRODUCTS, "grouped_mm")
+    return names_call and any(rule.matches(call) for call in calls)
+
+
+def _unmatched(rule: Rule, recipe: Recipe, layers: Mapping[str, Layer]) -> str:
+    near = get_close_matches(rule.match.replace("*", ""), layers, n=3, cutoff=0.3) or list(layers)[:3]
     offer = f"the nearest are {', '.join(near)}" if near else "the model has none"
+    kinds = sorted({kind.__name__ for kind in LAYER_TYPES})
     return (
         f"recipe {recipe.name}: rule match={rule.match!r} type={rule.type!r} matches no layer of this model; "
-        f"expected the path of a convertible layer ({', '.join(t.__name__ for t in CONVERTED)}): {offer}; "
+        f"expected the path of a convertible layer ({', '.join(kinds)}): {offer}; "
         "correct the rule or say required = false"
     )

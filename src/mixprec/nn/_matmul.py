@@ -1,4 +1,4 @@
-"""Matrix products of activations (``torch.matmul``, ``bmm``, ``@``, ``einsum``) in a 16-bit compute dtype."""
+"""Matrix products of activations (``torch.matmul``, ``bmm``, ``@``, ``einsum``)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ._autograd import plain_torch
-from ._engines import FORMAT_OF_DTYPE, exactly
-from ._site import ConversionState
+from ._exact_product import exactly
+from ._operand import FORMAT_OF_DTYPE
+from ._batched_product import CastBatchedProduct
+from ._site import ConversionState, Site
 
 
 class BatchedProduct(torch.autograd.Function):
@@ -53,13 +55,14 @@ def _product(
     return y_BMN if wide else y_BMN.to(state.compute_dtype)
 
 
-def matmul(a: Tensor, b: Tensor, state: ConversionState, *, wide: bool = False) -> Tensor:
-    """``torch.matmul(a, b)`` with its broadcasting, operands rounded to the compute dtype.
+def matmul(a: Tensor, b: Tensor, site: Site, *, wide: bool = False) -> Tensor:
+    """``torch.matmul(a, b)`` with its broadcasting, operands cast as the site says, else rounded to the compute dtype.
 
     The sums are rounded once, or stay in fp32 where they are wanted ``wide``. A product whose reduction has length
     one is an outer product, not a GEMM: it stays in the dtype of its operands (positions times frequencies of a
     rotary table would lose their low digits).
     """
+    state = site.state
     dtype = state.compute_dtype
     if a.dim() == 0 or b.dim() == 0 or a.shape[-1] == 1:
         return _as_they_are(a, b, state)
@@ -68,7 +71,9 @@ def matmul(a: Tensor, b: Tensor, state: ConversionState, *, wide: bool = False) 
     batch = torch.broadcast_shapes(a2.shape[:-2], b2.shape[:-2])
     a3 = a2.expand(*batch, *a2.shape[-2:]).reshape(-1, *a2.shape[-2:])
     b3 = b2.expand(*batch, *b2.shape[-2:]).reshape(-1, *b2.shape[-2:])
-    product: Any = BatchedProduct.apply(a3, b3, state, wide)
+    product: Any = (
+        BatchedProduct.apply(a3, b3, state, wide) if site.casts.is_plain else CastBatchedProduct.apply(a3, b3, site, wide)
+    )
     y = product.reshape(*batch, a2.shape[-2], b2.shape[-1])
     if b.dim() == 1:
         y = y.squeeze(-1)

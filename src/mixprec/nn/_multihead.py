@@ -7,25 +7,34 @@ torch's own version hides its products from a function mode; this one says the s
 from __future__ import annotations
 
 import inspect
-import math
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ._attention import AttentionArguments, composed
+from ._site import ConversionState
+
+#: Names of the two projections under the module's path.
+IN_PROJECTION, OUT_PROJECTION = "in_proj", "out_proj"
 _SIGNATURE = inspect.signature(F.multi_head_attention_forward)
 _Arguments = dict[str, Any]
 
 
-def multi_head_attention_forward(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
+def multi_head_attention_forward(
+    state: ConversionState, *args: Any, **kwargs: Any
+) -> tuple[Tensor, Tensor | None]:
     """Same arguments, shapes and results as ``torch.nn.functional.multi_head_attention_forward``."""
     bound = _SIGNATURE.bind(*args, **kwargs)
     bound.apply_defaults()
     a: _Arguments = bound.arguments
     batched = a["query"].dim() == 3
     q_LNE, k_SNE, v_SNE = (a[name] if batched else a[name].unsqueeze(1) for name in ("query", "key", "value"))
-    q_LNE, k_SNE, v_SNE = _projected(a, q_LNE, k_SNE, v_SNE)
+    with _running(state, IN_PROJECTION):
+        q_LNE, k_SNE, v_SNE = _projected(a, q_LNE, k_SNE, v_SNE)
     extra = 0
     if a["bias_k"] is not None and a["bias_v"] is not None:
         batch = k_SNE.shape[1]
@@ -39,9 +48,10 @@ def multi_head_attention_forward(*args: Any, **kwargs: Any) -> tuple[Tensor, Ten
         k_NHSD, v_NHSD = F.pad(k_NHSD, (0, 0, 0, 1)), F.pad(v_NHSD, (0, 0, 0, 1))
         extra += 1
     mask = _mask(a, q_NHLD, extra)
-    out_NHLD, weights_NHLS = _attended(a, q_NHLD, k_NHSD, v_NHSD, mask)
+    out_NHLD, weights_NHLS = _attended(state, a, (q_NHLD, k_NHSD, v_NHSD), mask)
     out_LNE = out_NHLD.permute(2, 0, 1, 3).flatten(2)
-    out_LNE = F.linear(out_LNE, a["out_proj_weight"], a["out_proj_bias"])
+    with _running(state, OUT_PROJECTION):
+        out_LNE = F.linear(out_LNE, a["out_proj_weight"], a["out_proj_bias"])
     if weights_NHLS is not None and a["average_attn_weights"]:
         weights_NHLS = weights_NHLS.mean(1)
     if batched:
@@ -94,15 +104,29 @@ def _additive(mask: Tensor) -> Tensor:
     return torch.zeros(mask.shape, dtype=torch.float32, device=mask.device).masked_fill(mask, float("-inf"))
 
 
-def _attended(a: _Arguments, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+def _attended(
+    state: ConversionState, a: _Arguments, heads: tuple[Tensor, Tensor, Tensor], mask: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    q, k, v = heads
     dropout = a["dropout_p"] if a["training"] else 0.0
     if not a["need_weights"]:
         full = None if mask is None else mask.expand(q.shape[0], 1 if mask.dim() < 4 else mask.shape[1], -1, -1)
         return F.scaled_dot_product_attention(q, k, v, _rows(full, q), dropout), None
-    scores = torch.matmul(q * math.sqrt(1.0 / q.shape[-1]), k.transpose(-2, -1))
-    weights = F.softmax(scores if mask is None else scores.float() + mask, -1, dtype=torch.float32)
-    weights = F.dropout(weights, dropout, training=True) if dropout > 0.0 else weights
-    return torch.matmul(weights, v), weights
+    qk, pv = (state.casts_of(kind) or state.functional for kind in ("qk", "pv"))
+    arguments = AttentionArguments(attn_mask=mask, dropout_p=dropout)
+    with torch.autocast(state.device_type, enabled=False):
+        return composed(q, k, v, arguments, qk, pv)
+
+
+@contextmanager
+def _running(state: ConversionState, name: str) -> Generator[None]:
+    """A part of the module that is running, which has a site of its own."""
+    current = state.current
+    before, current.running = current.running, f"{current.running}.{name}".lstrip(".")
+    try:
+        yield
+    finally:
+        current.running = before
 
 
 def _rows(mask: Tensor | None, q_NHLD: Tensor) -> Tensor | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,26 +42,41 @@ class GemmObserver(TorchDispatchMode):
     """Sums the FLOPs of a step's GEMMs by site, operand formats and engine.
 
     A conversion's own functions announce the GEMM that they are about to run. One that nobody announced is told by
-    the path of the module that was running; it is uncovered unless the recipe asked for plain fp32 there.
+    the path of the module that was running; it is uncovered unless it ran inside a call that the recipe leaves to torch.
 
     Args:
         model: the root, whose paths name the GEMMs.
-        plain: paths that the recipe leaves to torch in fp32; ``None``: all of them.
+        leaves_all: whether the recipe leaves everything to torch in fp32.
     """
 
-    def __init__(self, model: nn.Module, plain: frozenset[str] | None) -> None:
+    def __init__(self, model: nn.Module, *, leaves_all: bool) -> None:
         super().__init__()
-        self._plain = plain
+        self._leaves_all = leaves_all
+        self._plain_calls = 0
         self.flops: defaultdict[GemmKey, int] = defaultdict(int)
         self.is_on = self.was_on = False
         self._announced: tuple[str, str, tuple[str, str], str] | None = None
         self._modules = ModuleStack(model)
-        # Where each autograd node came from: its sequence number to the path of the module that ran the forward pass.
-        self._paths: dict[int, str] = {}
+        # Where each autograd node came from: its sequence number to the path of the module that ran the forward pass,
+        # and whether that was in a call that the recipe leaves to torch.
+        self._origins: dict[int, tuple[str, bool]] = {}
 
     def announce(self, site: str, gemm: str, formats: tuple[str, str], engine: str) -> None:
         """The next GEMM belongs to ``site`` (empty: the running module) and takes operands of these formats."""
         self._announced = (site, gemm, formats, engine)
+
+    @contextmanager
+    def plain_call(self) -> Generator[None]:
+        """Products inside are left to torch by the recipe."""
+        self._plain_calls += 1
+        try:
+            yield
+        finally:
+            self._plain_calls -= 1
+
+    def tell(self, gemm: str, format: str, engine: str, flops: int) -> None:
+        """Count products that no operator shows, inside a fused kernel of the running module."""
+        self.flops[GemmKey(self.path(), gemm, (format, format), engine, True, is_in_backward())] += flops
 
     def __enter__(self) -> GemmObserver:
         self.is_on = self.was_on = True
@@ -92,8 +107,8 @@ class GemmObserver(TorchDispatchMode):
             formats = (names[0], names[-1])
             # A backward pass runs without gradients, what it recomputes runs with them.
             recomputed = backward and torch.is_grad_enabled()
-            path = self._path_of_unannounced(args, backward and not recomputed)
-            asked = formats == ("fp32", "fp32") and (self._plain is None or path in self._plain)
+            path, is_plain = self._origin_of_unannounced(args, backward and not recomputed)
+            asked = formats == ("fp32", "fp32") and (self._leaves_all or is_plain)
             key = GemmKey(
                 path, func._overloadpacket.__name__, formats, "native" if asked else "torch", asked, recomputed
             )
@@ -103,15 +118,16 @@ class GemmObserver(TorchDispatchMode):
             key = GemmKey(site or self.path(), gemm, formats, engine, True, forward and backward)
         self.flops[key] += flops
 
-    def _path_of_unannounced(self, args: tuple[Any, ...], backward: bool) -> str:
+    def _origin_of_unannounced(self, args: tuple[Any, ...], backward: bool) -> tuple[str, bool]:
         if backward:
             node = torch._C._current_autograd_node()  # pyright: ignore[reportPrivateUsage]  # no public spelling
             number = getattr(node, "_sequence_nr", None)  # none inside a hook, which is no node
-            return ROOT if number is None else self._paths.get(number(), ROOT)
+            return (ROOT, False) if number is None else self._origins.get(number(), (ROOT, False))
+        origin = self.path(), self._plain_calls > 0
         if torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in args):
             # The node of the operation that is running has just taken its number.
-            self._paths[torch.autograd._get_sequence_nr() - 1] = self.path()  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
-        return self.path()
+            self._origins[torch.autograd._get_sequence_nr() - 1] = origin  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+        return origin
 
     def path(self) -> str:
         """The path of the innermost running module."""

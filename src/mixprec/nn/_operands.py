@@ -8,9 +8,15 @@ import torch
 from torch import Tensor
 
 from .. import kernels
-from ._engines import FORMAT_OF_DTYPE, Operand
-from ._site import OperandCast
+from ..specs import Delayed
+from ..tensors import amax_of, record
+from ._operand import FORMAT_OF_DTYPE, Operand
+from ._operand_cast import OperandCast
+from ._site import Site
 from ._workspace import Workspace
+
+#: Streams of sign vectors: one for each product of a site, which both of its operands share.
+FPROP_SIGNS, DGRAD_SIGNS, WGRAD_SIGNS = 0, 1, 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,48 +24,96 @@ class CastContext:
     """What the operands of one pass share.
 
     Attributes:
+        site: whose operands they are.
+        role: ``"input"``, ``"weight"`` or ``"grad_output"``.
         random: ``[seed, offset]`` of the pass.
-        stream: the operand's first stream of random bits.
-        wide: whether operands without a cast are widened to fp32 (once, for all products that they enter).
+        stream: the operand's first stream of random bits, counted from the site's.
+        signs: the streams of the sign vectors of the operand's two products.
         workspace: memory for operands that are not kept.
         slots: where in it the operand's two orientations go; ``None`` for one that is kept.
     """
 
+    site: Site
+    role: str
     random: Tensor
     stream: int
-    wide: bool
+    signs: tuple[int, int]
     workspace: Workspace
     slots: tuple[str | None, str | None]
 
     def next(self) -> CastContext:
         """The context of the operand's second orientation."""
-        return replace(self, stream=self.stream + 1, slots=(self.slots[1], None))
+        signs = (self.signs[1], self.signs[1])
+        return replace(self, stream=self.stream + 1, signs=signs, slots=(self.slots[1], None))
 
-    def memory(self, x: Tensor) -> Tensor | None:
-        """Where the cast of ``x`` goes."""
+    @property
+    def wide(self) -> bool:
+        """Whether operands without a cast are widened to fp32 (once, for all products that they enter)."""
+        return not self.site.state.native_compute
+
+    @property
+    def element_stream(self) -> int:
+        """The stream of the elements' random bits."""
+        return self.site.stream + self.stream
+
+    @property
+    def sign_streams(self) -> tuple[int, int]:
+        """The streams of the sign vectors."""
+        return self.site.stream + self.signs[0], self.site.stream + self.signs[1]
+
+    def memory(self, x: Tensor, cast: OperandCast | None = None, axis: int = 1) -> Tensor | None:
+        """Where the cast of ``x`` goes: of its shape, padded for a transform."""
         slot = self.slots[0]
-        return None if slot is None else self.workspace.take(slot, x.shape, x.device)
+        if slot is None:
+            return None
+        return self.workspace.take(slot, padded_shape(x, cast, axis), x.device)
+
+
+def padded_shape(x: Tensor, cast: OperandCast | None, axis: int) -> list[int]:
+    """The shape of a matrix after its cast: whole groups of a transform along the reduction."""
+    shape = list(x.shape)
+    if cast is not None and cast.transform:
+        shape[axis] += -shape[axis] % cast.transform
+    return shape
 
 
 def cast_operand(x_RC: Tensor, cast: OperandCast | None, axis: int, context: CastContext) -> Operand:
     """``x`` as an operand whose reduction runs along ``axis``; ``None`` takes it as it is."""
     if cast is None:
         return Operand(_widened(x_RC, context) if context.wide else x_RC, None, FORMAT_OF_DTYPE[x_RC.dtype])
-    random, stream = context.random, context.stream
-    if cast.transform:
-        x_RC = _transformed(x_RC, cast, axis, context)
-    out = context.memory(x_RC)
+    random, stream, out = context.random, context.element_stream, context.memory(x_RC, cast, axis)
+    if cast.delayed is not None:
+        return _delayed(x_RC, cast, cast.delayed, context, out)
     if not cast.scaled:
         return Operand(kernels.round(x_RC, cast.text, random=random, stream=stream, out=out), None, cast.text)
-    carrier, outer = kernels.scaled(x_RC, cast.after_transform, axis=axis, random=random, stream=stream, out=out)
-    return Operand(carrier, outer if cast.has_outer else None, cast.text)
+    carrier, outer = kernels.scaled(
+        x_RC, cast.text, axis=axis, random=random, stream=stream, sign_stream=context.sign_streams[0], out=out
+    )
+    return operand_of(carrier, outer, cast, axis)
 
 
-def _transformed(x_RC: Tensor, cast: OperandCast, axis: int, context: CastContext) -> Tensor:
-    shape = list(x_RC.shape)
-    shape[axis] += -shape[axis] % cast.transform
-    out = context.workspace.take("transform", shape, x_RC.device)
-    return kernels.hadamard(x_RC, cast.transform, signs=cast.signs, axis=axis, out=out)
+def operand_of(carrier: Tensor, outer: Tensor, cast: OperandCast, axis: int) -> Operand:
+    """A carrier and its outer scale as an operand."""
+    if cast.has_tile_scales:
+        return Operand(carrier, None, cast.text, tiles=outer, tile=cast.tile if axis == 1 else cast.tile[::-1])
+    return Operand(carrier, outer if cast.has_outer else None, cast.text, is_integer=cast.is_integer)
+
+
+def _delayed(x_RC: Tensor, cast: OperandCast, delayed: Delayed, context: CastContext, out: Tensor | None) -> Operand:
+    state = context.site.state
+    history = state.histories[history_name(context.site.name, context.role, cast)]
+    before = amax_of(history, delayed)
+    carrier, outer, now = kernels.delayed(
+        x_RC, cast.text, before, random=context.random, stream=context.element_stream, out=out
+    )
+    if context.role == "grad_output" or state.current.records:
+        record(history, now)
+    return Operand(carrier, outer, cast.text, is_integer=cast.is_integer)
+
+
+def history_name(site: str, role: str, cast: OperandCast) -> str:
+    """The name of an operand's history, e.g. ``"blocks.3.fc2 (grad_output) e5m2[tensor] delayed"``."""
+    return f"{site} ({role}) {cast.text}"
 
 
 def _widened(x: Tensor, context: CastContext) -> Tensor:
@@ -85,19 +139,23 @@ def cast_both(
         first.text,
         second.text,
         random=context.random,
-        stream=context.stream,
-        out=(context.memory(x_RC), context.next().memory(x_RC)),
+        stream=context.element_stream,
+        sign_streams=context.sign_streams,
+        out=(context.memory(x_RC, first, 1), context.next().memory(x_RC, second, 0)),
     )
-    return (
-        Operand(carrier, outer if first.has_outer else None, first.text),
-        Operand(carrier_t, outer_t if second.has_outer else None, second.text),
-    )
+    return operand_of(carrier, outer, first, 1), operand_of(carrier_t, outer_t, second, 0)
 
 
 def transposed(operand: Operand) -> Operand:
     """The same operand seen from the other side of the product."""
-    outer = operand.outer
-    return Operand(operand.carrier.t(), outer if outer is None or outer.dim() == 0 else outer.t(), operand.format)
+    outer, tiles = operand.outer, operand.tiles
+    return replace(
+        operand,
+        carrier=operand.carrier.t(),
+        outer=outer if outer is None or outer.dim() == 0 else outer.t(),
+        tiles=None if tiles is None else tiles.t(),
+        tile=operand.tile[::-1],
+    )
 
 
 def rounded_to(x: Tensor, dtype: torch.dtype, wide: bool, out: Tensor | None = None) -> Tensor:

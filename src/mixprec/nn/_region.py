@@ -16,28 +16,48 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree  # torch's own; knows the output classes that libraries register
 
 from ._autograd import is_in_backward
+from ._class_swap import subclass_of
 from ._compute_mode import ComputeMode, is_active
 from ._observer import observing
 from ._site import ConversionState
 
 ATTRIBUTE = "_mixprec_region"
+PATH = "_mixprec_path"
 
 
 def run_in_region(module: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``forward(module, ...)`` inside the region that ``module`` belongs to."""
     state: ConversionState | None = module.__dict__.get(ATTRIBUTE)
-    if state is None or is_active(state):
+    if state is None:
         return forward(module, *args, **kwargs)
+    if not is_active(state):
+        return _run_outermost(module, state, forward, args, kwargs)
+    current = state.current
+    before, current.running = current.running, module.__dict__[PATH]
+    try:
+        return forward(module, *args, **kwargs)
+    finally:
+        current.running = before
+
+
+def _run_outermost(
+    module: nn.Module, state: ConversionState, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    current = state.current
+    current.running = module.__dict__[PATH]
     if is_in_backward():
         # Recomputation: checkpointing restored the autocast state and the forward pass drew its random bits.
         with ComputeMode(state):
             return forward(module, *args, **kwargs)
     observer = None if torch.compiler.is_compiling() else state.observer
     with autocast_of(state), ComputeMode(state), observing(observer):
-        if torch.is_grad_enabled():  # an evaluation in between must not change the training's random bits
+        current.records = torch.is_grad_enabled()
+        if current.records:  # an evaluation in between must not change the training's random bits
             state.draw()
+        else:
+            state.look()
         outputs = forward(module, *args, **kwargs)
-    state.workspace.release()
+    current.workspace.release()
     return (
         pytree.tree_map(functools.partial(_widened, dtype=state.compute_dtype), outputs) if state.is_16bit else outputs
     )
@@ -66,29 +86,4 @@ def region_class(base: type[nn.Module]) -> type[nn.Module]:
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         return run_in_region(self, base.forward, args, kwargs)
 
-    def __reduce_ex__(self: nn.Module, protocol: Any) -> Any:
-        return _blank, (base,), self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
-
-    body = {
-        "forward": forward,
-        "__reduce_ex__": __reduce_ex__,
-        "__module__": base.__module__,
-        "__qualname__": base.__qualname__,
-        "__doc__": base.__doc__,
-        "_mixprec_base": base,
-    }
-    return type(base.__name__, (base,), body)
-
-
-def _blank(base: type[nn.Module]) -> nn.Module:
-    """An instance for pickle and deepcopy to fill."""
-    cls = region_class(base)
-    return cls.__new__(cls)
-
-
-def base_class(module: nn.Module) -> type[nn.Module]:
-    """The user's class of a module, whether or not it is converted."""
-    cls = type(module)
-    while "_mixprec_base" in cls.__dict__:
-        cls = cls.__dict__["_mixprec_base"]
-    return cls
+    return subclass_of(base, forward, region_class)

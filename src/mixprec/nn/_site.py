@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from ..specs import Cast, LayerPrecision
-from ._workspace import Workspace
+from ..tensors import roll
+from ._operand_cast import OperandCasts
+from ._passing import Pass, Passes, new_random_state
+from ._weight_cache import WeightCache
 
 if TYPE_CHECKING:
+    from ._function_sites import FunctionSites
     from ._observer import GemmObserver
 
 #: Name of the instance attribute that a converted module keeps its site in.
 SITE = "_mixprec_site"
 #: Streams of random bits reserved for one site: one for each operand that may round stochastically.
 STREAMS_PER_SITE = 8
-
-
-def new_random_state(seed: int) -> Tensor:
-    """The ``[seed, offset]`` that the stochastic casts of one conversion draw from."""
-    return torch.tensor([seed, 0], dtype=torch.int64)
 
 
 @dataclass
@@ -36,10 +36,12 @@ class ConversionState:
         native_compute: whether the device multiplies the compute dtype faster than fp32.
         native_fp8: whether the device multiplies FP8 operands with per-tensor or per-row scales.
         random: ``[seed, offset]`` of the next forward pass.
-        drawn: ``[seed, offset]`` of the running forward pass.
         streams: streams that one forward pass uses.
+        histories: amaxes of earlier passes, by the operand's name, for delayed scales.
+        functions: the sites of products that modules call as functions.
         observer: who listens to GEMMs, or ``None``.
-        workspace: memory for operands, held during a pass.
+        weights: codes of weights that did not change between two casts.
+        step: how often a session has updated the weights; ``None`` without one.
     """
 
     compute_dtype: torch.dtype
@@ -48,18 +50,27 @@ class ConversionState:
     native_compute: bool = False
     native_fp8: bool = False
     random: Tensor = field(default_factory=lambda: new_random_state(0))
-    drawn: Tensor = field(default_factory=lambda: new_random_state(0))
     streams: int = 0
+    histories: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
+    functions: FunctionSites | None = None
     observer: GemmObserver | None = None
-    workspace: Workspace = field(default_factory=Workspace)
+    weights: WeightCache = field(default_factory=WeightCache)
+    step: int | None = None
 
     def __post_init__(self) -> None:
+        self._in_trace, self._in_thread, self._lock = Pass(), Passes(), threading.Lock()
         #: The site of functions that a model calls itself: everything in the compute dtype.
         self.functional = Site(name="", casts=OperandCasts(), stream=0, state=self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the observer and the workspace: a copy of a model is neither measured nor in the middle of a pass."""
-        return {**vars(self), "observer": None, "workspace": Workspace()}
+        """Without the observer and the running pass: a copy of a model is neither measured nor in the middle of a pass."""
+        left_out = {"_in_trace", "_in_thread", "_lock", "observer", "weights"}
+        return {name: value for name, value in vars(self).items() if name not in left_out}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        vars(self).update(state)
+        self.observer, self.weights = None, WeightCache()
+        self._in_trace, self._in_thread, self._lock = Pass(), Passes(), threading.Lock()
 
     @property
     def is_16bit(self) -> bool:
@@ -67,100 +78,49 @@ class ConversionState:
         return self.compute_dtype != torch.float32
 
     @property
+    def current(self) -> Pass:
+        """The pass of this thread; the one pass of a compiler's trace, which knows no threads."""
+        return self._in_trace if torch.compiler.is_compiling() else self._in_thread.own
+
+    @property
     def listener(self) -> GemmObserver | None:
         """The observer, or ``None`` where nobody can be told: a compiler's trace must not change what is outside it."""
         return None if torch.compiler.is_compiling() else self.observer
+
+    def casts_of(self, kind: str, features: tuple[int, ...] = ()) -> Site | None:
+        """The site of a product that the running module calls as a function, if a rule gives it casts."""
+        return None if self.functions is None else self.functions.find(self.current.running, kind, features)
 
     def where(self) -> str:
         """The path of the running module, for whoever observes the step."""
         return "" if self.listener is None else self.listener.path()
 
     def draw(self) -> None:
-        """Give the forward pass that starts now random bits of its own."""
+        """Begin a training pass: random bits of its own, and a new place in every history."""
+        if torch.compiler.is_compiling():
+            self._draw()
+        else:
+            with self._lock:
+                self._draw()
+
+    def look(self) -> None:
+        """Begin an evaluation: in a thread that never trained, with the bits that come next; none are used up."""
+        current = self.current
+        if self.streams and not current.has_drawn:
+            current.drawn = self.random.clone()
+
+    def _draw(self) -> None:
         if self.streams:
-            self.drawn = self.random.clone()
+            current = self.current
+            current.drawn, current.has_drawn = self.random.clone(), True
             self.random[1] += self.streams
-
-
-@dataclass(frozen=True, kw_only=True)
-class OperandCast:
-    """One operand's cast, with what the GEMM has to know of it worked out beforehand.
-
-    Attributes:
-        text: the cast's one-line form.
-        transform: size of its Hadamard transform, 0 for none.
-        signs: whether that flips signs.
-        after_transform: the one-line form of what follows the transform.
-        scaled: whether values share a scale.
-        has_outer: whether a scale is left to apply to the output (an MX scale is inside the carrier).
-        ignores_axis: whether both orientations of a matrix get the same values.
-        stochastic: whether it needs random bits.
-    """
-
-    text: str
-    transform: int
-    signs: bool
-    after_transform: str
-    scaled: bool
-    has_outer: bool
-    ignores_axis: bool
-    stochastic: bool
-
-    @property
-    def is_fusable(self) -> bool:
-        """Whether it can share the read of a matrix with the cast along the other axis."""
-        return self.scaled and not self.transform
-
-    @classmethod
-    def of(cls, cast: Cast) -> OperandCast:
-        """What the GEMM has to know of ``cast``."""
-        kind = cast.granularity.kind
-        return cls(
-            text=str(cast),
-            transform=cast.transform,
-            signs=cast.random_signs,
-            after_transform=str(replace(cast, transform=0, random_signs=False)),
-            scaled=kind != "none",
-            has_outer=kind != "none" and cast.scale != "e8m0",
-            ignores_axis=kind in ("none", "tensor"),
-            stochastic=cast.rounding == "stochastic",
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class OperandCasts:
-    """The six casts of a layer precision; ``None`` keeps an operand in the compute dtype."""
-
-    fprop_input: OperandCast | None = None
-    fprop_weight: OperandCast | None = None
-    dgrad_grad_output: OperandCast | None = None
-    dgrad_weight: OperandCast | None = None
-    wgrad_grad_output: OperandCast | None = None
-    wgrad_input: OperandCast | None = None
-
-    @classmethod
-    def of(cls, precision: LayerPrecision | None) -> OperandCasts:
-        """The casts of ``precision``; ``None`` keeps every operand in the compute dtype."""
-        if precision is None:
-            return cls()
-        casts = {f.name: precision.operand(f.name) for f in fields(cls)}
-        return cls(**{name: None if cast is None else OperandCast.of(cast) for name, cast in casts.items()})
-
-    @property
-    def present(self) -> tuple[OperandCast, ...]:
-        """The casts that are not ``None``."""
-        casts: list[OperandCast | None] = [getattr(self, f.name) for f in fields(self)]
-        return tuple(cast for cast in casts if cast is not None)
-
-    @property
-    def stochastic(self) -> bool:
-        """Whether any operand rounds stochastically."""
-        return any(cast.stochastic for cast in self.present)
+        for history in self.histories.values():
+            roll(history)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """One converted module: its path, its casts, its streams of random bits."""
+    """One converted module or function call: its path, its casts, its streams of random bits."""
 
     name: str
     casts: OperandCasts

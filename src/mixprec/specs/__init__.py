@@ -10,9 +10,10 @@ from ._parse import parse_cast
 from ._phase import Phase
 from ._recipe import Recipe
 from ._recipes import RecipeOverrides, auto_recipe, load_recipe, recipe, recipe_names
-from ._rule import Layer, Rule
+from ._rule import ACTIVATION_PRODUCTS, Layer, Rule
 
 __all__ = [
+    "ACTIVATION_PRODUCTS",
     "OPERANDS",
     "Accumulator",
     "Cast",

@@ -1,7 +1,19 @@
-"""Tensors in low-precision formats: codes and scales as one value, and what casts do to a tensor."""
+"""Tensors in low-precision formats: codes and scales as one value, what casts do to a tensor, and amax histories."""
 
 from ._error import CastError, ErrorTable, error
+from ._history import amax_of, record, roll
 from ._quantized import QuantizedTensor, fake_quantize, quantize
 from ._sums import tree_sum
 
-__all__ = ["CastError", "ErrorTable", "QuantizedTensor", "error", "fake_quantize", "quantize", "tree_sum"]
+__all__ = [
+    "CastError",
+    "ErrorTable",
+    "QuantizedTensor",
+    "amax_of",
+    "error",
+    "fake_quantize",
+    "quantize",
+    "record",
+    "roll",
+    "tree_sum",
+]

@@ -10,14 +10,12 @@ import torch
 from torch import Tensor
 
 from mixprec import kernels
-from mixprec.formats import get_format
+from mixprec.formats import Format, get_format
 from mixprec.specs import Cast
 
-from ._matrix import as_matrix, resolve
+from ._matrix import as_matrix, random_state, resolve
 from ._quantized import QuantizedTensor, quantize
 from ._sums import tree_sum
-
-_UNIT_SCALE_CODES = {"e8m0": 127, "e4m3": 0x38}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +29,8 @@ class CastError:
         snr_db: mean square of the tensor over the mean squared error, in decibel; inf if nothing changed.
         max_relative_error: largest ``|error| / |x|`` over elements that are not zero.
         flushed: share of the non-zero elements whose code is zero (under a transform: of transformed elements).
-        saturated: share of the elements that lay more than half a step beyond the format's largest value under
-            their scale.
+        saturated: share of the elements that lay more than half a step beyond the end of the format under their
+            scale.
     """
 
     cast: str
@@ -73,14 +71,14 @@ def error(x: Tensor, casts: Iterable[Cast | str], *, seed: int = 0) -> ErrorTabl
     Args:
         x: fp32, bf16 or fp16, any shape and strides; blocks lie along the last axis.
         casts: casts or their one-line forms.
-        seed: key of the random bits of stochastic casts.
+        seed: key of the random bits of casts that draw any.
 
     Returns:
         One row a cast. Sums are fp64 in a fixed order, the same on every device.
 
     Raises:
         TypeError: x is not fp32, bf16 or fp16.
-        ValueError: a cast is unknown, or NaN meets an unscaled format that has none.
+        ValueError: a cast is unknown, its scale is delayed, or NaN meets an unscaled format that has none.
 
     Example:
         >>> import torch
@@ -111,24 +109,29 @@ def _cast_error(x: Tensor, cast: Cast, seed: int) -> CastError:
 
 def _shares(x: Tensor, quantized: QuantizedTensor) -> tuple[float, float]:
     """Share flushed to zero and share saturated, judged in the space that was rounded."""
-    cast = quantized.cast
-    before = as_matrix(x)
+    cast, before = quantized.cast, as_matrix(x)
     if cast.transform:
-        before = kernels.hadamard(before, cast.transform, signs=cast.random_signs, axis=1)
+        random = random_state(cast, quantized.seed, quantized.offset)
+        before = kernels.hadamard(before, cast.transform, signs=cast.signs, axis=1, random=random)
     before = before.double().abs()
-    scales, shape = quantized.scales, before.shape
-    after = kernels.dequantize(quantized.codes, scales, quantized.outer, cast, shape).double().abs()
-    unit_scales = torch.full_like(scales, _UNIT_SCALE_CODES.get(cast.scale or "", 0))
-    unit_outer = torch.ones_like(quantized.outer)
-    elements = kernels.dequantize(quantized.codes, unit_scales, unit_outer, cast, shape).double().abs()
-    element = get_format(cast.element)
-    half_step = 2.0 ** (element.max_exponent - element.mantissa_bits - 1)
-    beyond = before * element.max_value > after * (element.max_value + half_step)
-    saturated = (elements == element.max_value) & beyond & (after < math.inf)
+    shape, codes = before.shape, quantized.codes
+    after = kernels.dequantize(codes, quantized.scales, quantized.outer, cast, shape).double().abs()
+    no_scales = torch.empty(0, dtype=torch.uint8, device=codes.device)
+    elements = kernels.dequantize(codes, no_scales, None, cast.element, shape).double()
+    saturated = _at_an_end(elements, before, after, get_format(cast.element)) & (after < math.inf)
     if cast.granularity.kind == "none":
         saturated |= before.isfinite() & ~after.isfinite()
     nonzero = before > 0.0
     return _share(nonzero & (elements == 0.0), nonzero), _share(saturated, torch.ones_like(nonzero))
+
+
+def _at_an_end(elements: Tensor, before: Tensor, after: Tensor, fmt: Format) -> Tensor:
+    """Where an element is the last of its sign, and what it stands for lay more than half a step beyond."""
+    low, high, half_step = -fmt.max_value, fmt.max_value, 2.0 ** (fmt.max_exponent - fmt.mantissa_bits - 1)
+    if fmt.grid:
+        low, high, half_step = fmt.grid[0], fmt.grid[-1], (fmt.grid[-1] - fmt.grid[-2]) / 2
+    end = torch.where(elements < 0.0, low, high)
+    return (elements == end) & (before * end.abs() > after * (end.abs() + half_step))
 
 
 def _share(part: Tensor, whole: Tensor) -> float:

@@ -47,13 +47,29 @@ canonical._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMember
 
 
 def random_state(cast: Cast, seed: int | None, offset: int) -> Tensor | None:
-    """``[seed, offset]`` for a stochastic cast, else None.
+    """``[seed, offset]`` for a cast that draws random bits, else None.
 
     Raises:
-        ValueError: the cast is stochastic and there is no seed.
+        ValueError: it does, and there is no seed.
     """
-    if cast.rounding != "stochastic":
+    if cast.rounding != "stochastic" and cast.signs != "fresh":  # is_random; the compiler reads fields alone
         return None
     if seed is None:
-        raise ValueError(f"the cast {str(cast)!r} rounds stochastically and needs a seed; pass seed=0, say")
+        raise ValueError(f"the cast {str(cast)!r} draws random bits and needs a seed; pass seed=0, say")
     return torch.tensor([seed, offset], dtype=torch.int64)
+
+
+def given_amax(cast: Cast, amax: Tensor | float | None, device: torch.device) -> Tensor | None:
+    """The amax of a delayed scale as 0-d fp32; None for a cast that takes its scale from the tensor.
+
+    Raises:
+        ValueError: the scale is delayed and there is no amax, or the other way round.
+    """
+    if (cast.delayed is None) != (amax is None):
+        raise ValueError(
+            f"the cast '{cast}' takes its scale from earlier passes, of which one tensor knows nothing: pass amax=, or "
+            "leave out 'delayed'"
+            if amax is None
+            else f"the cast '{cast}' takes its scale from the tensor itself: leave out amax, or add 'delayed'"
+        )
+    return None if amax is None else torch.as_tensor(amax, dtype=torch.float32, device=device)

@@ -26,6 +26,7 @@ def prepare(
     run: str | Path | None = None,
     loss_scale: LossScale | float | str | None = None,
     seed: int = 0,
+    total_steps: int | None = None,
 ) -> Session:
     """Train ``model`` by ``optimizer`` as ``recipe`` says.
 
@@ -42,6 +43,7 @@ def prepare(
         run: a folder for records, recipe and versions.
         loss_scale: instead of the recipe's: a ``LossScale``, a number (static), or ``"none"`` or ``"dynamic"``.
         seed: of stochastic casts, and told in the records.
+        total_steps: how many steps the run is to apply; needed by a recipe with a phase that is a share of it.
 
     Raises:
         ValueError: a model that is compiled, scripted or sharded before its conversion; an optimizer that does not
@@ -63,16 +65,20 @@ def prepare(
     chosen = resolve(wanted, model) if existing is None else _agreed(existing, wanted, model)
     if loss_scale is not None:
         chosen = replace(chosen, loss_scale=parse_loss_scale(loss_scale))
+    if total_steps is not None and total_steps < 1:
+        raise ValueError(f"prepare: total_steps is {total_steps}, expected 1 or more")
     scale = init(chosen.loss_scale)
     conversion = existing or convert(model, chosen, seed=seed)
     try:
         folder = None if run is None else RunFolder(run, chosen, seed)
         kept = keep_weights(optimizer, chosen.weights)
+        return Session(
+            model, conversion, kept, chosen, scale, clip_norm=clip_norm, folder=folder, total_steps=total_steps
+        )
     except BaseException:
         if existing is None:
             conversion.restore()
         raise
-    return Session(model, conversion, kept, chosen, scale, clip_norm=clip_norm, folder=folder)
 
 
 def _existing_conversion(model: nn.Module) -> Conversion | None:

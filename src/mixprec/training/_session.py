@@ -18,6 +18,7 @@ from ..specs import Recipe
 from ._blame import scaling_text, skip_reason
 from ._checks import check_loss
 from ._gradients import Measured, divide, measure, multiply
+from ._phases import PhaseKeeper
 from ._result import Event, StepResult
 from ._run_folder import RunFolder
 from ._state import SessionState
@@ -53,6 +54,7 @@ class Session:
         *,
         clip_norm: float | None = None,
         folder: RunFolder | None = None,
+        total_steps: int | None = None,
     ) -> None:
         self.model, self.recipe, self.clip_norm, self.loss_scale_state = model, recipe, clip_norm, scale
         self.optimizer = kept.optimizer
@@ -63,6 +65,7 @@ class Session:
         self._watch = UpdateWatch(_half_weights(self)) if recipe.weights == "true" else None
         self._losses: list[Tensor] = []
         self._is_open, self._are_gradients_bad = True, False
+        self._phases = PhaseKeeper(recipe, conversion, total_steps)
         conversion.begin_step()
         conversion.measure_next_step()
         self._tell_notes(conversion.notes)
@@ -183,6 +186,8 @@ class Session:
         state.refuse_other(self._state())
         self.loss_scale_state, self.applied, self.skipped = state.scale, state.applied, state.skipped
         self._conversion.load_random_state(state.random)
+        self._phases.reach(self.applied)
+        self._conversion.load_histories(state.histories)
         for name, pair in self._masters().items():
             pair.load(state.masters[name])
         self._statistics.forget()
@@ -201,8 +206,10 @@ class Session:
         self._conversion.commit_step()
         self._statistics.forget()
         step, self.applied = self.applied, self.applied + 1
+        begun = self._phases.reach(self.applied)
         findings = () if self._watch is None else self._watch.after_step()
-        return [Event(step=step, name="update too small", message=f.message, site=f.site) for f in findings]
+        events = [Event(step=step, name="update too small", message=f.message, site=f.site) for f in findings]
+        return [*events, *(Event(step=step + 1, name="phase", message=message) for message in begun)]
 
     def _skip(self, params: Sequence[Tensor], measured: Measured, before: ScaleState) -> tuple[str, str]:
         self._conversion.discard_step()
@@ -257,6 +264,7 @@ class Session:
             applied=self.applied,
             skipped=self.skipped,
             masters={name: pair.master.detach() for name, pair in self._masters().items()},
+            histories=self._conversion.histories(),
         )
 
     def _tell_notes(self, notes: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..loss_scaling import ScaleState
 
-_KEYS = ("recipe", "loss_scale", "random", "applied", "skipped", "masters")
+_KEYS = ("recipe", "loss_scale", "random", "applied", "skipped", "masters", "histories")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +25,7 @@ class SessionState:
         applied: applied steps.
         skipped: skipped steps.
         masters: fp32 masters by the parameter's name.
+        histories: amaxes of earlier passes by operand, of delayed scales.
     """
 
     recipe: str
@@ -34,6 +35,7 @@ class SessionState:
     applied: int
     skipped: int
     masters: Mapping[str, Tensor]
+    histories: Mapping[str, Tensor]
 
     def to_dict(self) -> dict[str, Any]:
         """As a ``state_dict``."""
@@ -48,6 +50,7 @@ class SessionState:
             "applied": self.applied,
             "skipped": self.skipped,
             "masters": dict(self.masters),
+            "histories": dict(self.histories),
         }
 
     @classmethod
@@ -57,6 +60,7 @@ class SessionState:
         Raises:
             ValueError: a key is missing or unknown.
         """
+        state = {"histories": {}, **state}  # states of version 0.1 have none
         missing, unknown = sorted(set(_KEYS) - set(state)), sorted(set(state) - set(_KEYS))
         if missing or unknown:
             raise ValueError(
@@ -72,6 +76,7 @@ class SessionState:
             applied=int(state["applied"]),
             skipped=int(state["skipped"]),
             masters=state["masters"],
+            histories=state["histories"],
         )
 
     def refuse_other(self, own: SessionState) -> None:

@@ -1,0 +1,103 @@
+"""Operands of batched products: casts of [B, R, C] whose blocks never reach from one matrix into the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from .. import kernels
+from ._operand import FORMAT_OF_DTYPE, Operand
+from ._operand_cast import OperandCast
+from ._operands import CastContext, cast_operand, operand_of
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A batched operand as codes; blocks along the last axis of ``shape`` [B, R, C], or of its transpose's."""
+
+    codes: Tensor
+    scales: Tensor
+    outer: Tensor
+    shape: tuple[int, int, int]
+
+
+def cast_batch(x_BRC: Tensor, cast: OperandCast | None, context: CastContext) -> Operand:
+    """``x`` as an operand whose reduction is its last axis.
+
+    The matrices are stacked to one [B * R, C] with the tensor's scale in common; where a tile spans rows, R is filled
+    with zeros to whole tiles first. Scales come back as [], [B, R, 1], or one for each tile of each matrix.
+    """
+    if cast is None:
+        return Operand(x_BRC.float() if context.wide else x_BRC, None, FORMAT_OF_DTYPE[x_BRC.dtype])
+    stacked = _stacked(x_BRC, cast)
+    return _unstacked(cast_operand(stacked, cast, 1, context), x_BRC, cast)
+
+
+def pack_batch(x_BRC: Tensor, cast: OperandCast, context: CastContext) -> Packed:
+    """The codes of ``cast_batch``, equal bit for bit."""
+    batch, rows, columns = x_BRC.shape
+    stacked = _stacked(x_BRC, cast)
+    random, stream, sign_stream = context.random, context.element_stream, context.sign_streams[0]
+    parts = kernels.quantize(stacked, cast.text, axis=1, random=random, stream=stream, sign_stream=sign_stream)
+    return Packed(*parts, shape=(batch, rows, columns))
+
+
+def unpack_batch(packed: Packed, cast: OperandCast) -> Operand:
+    """The operand of ``cast_batch`` from its codes."""
+    batch, rows, columns = packed.shape
+    like = packed.codes.new_empty(0).expand(batch, rows, 0)
+    shape = (batch * _whole(rows, cast.tile[0]), _whole(columns, cast.transform or 1))
+    carrier = kernels.dequantize(packed.codes, packed.scales, None, cast.text, shape, axis=1)
+    return _unstacked(operand_of(carrier, packed.outer, cast, 1), like, cast)
+
+
+def transposed_batch(operand: Operand) -> Operand:
+    """The same operand seen from the other side of the product."""
+    outer, tiles = operand.outer, operand.tiles
+    return Operand(
+        operand.carrier.transpose(1, 2),
+        outer if outer is None or outer.dim() == 0 else outer.transpose(1, 2),
+        operand.format,
+        tiles=None if tiles is None else tiles.transpose(1, 2),
+        tile=operand.tile[::-1],
+        is_integer=operand.is_integer,
+    )
+
+
+def one_of(operand: Operand, index: int) -> Operand:
+    """One matrix of a batched operand."""
+    outer, tiles = operand.outer, operand.tiles
+    return Operand(
+        operand.carrier[index],
+        outer if outer is None or outer.dim() == 0 else outer[index],
+        operand.format,
+        tiles=None if tiles is None else tiles[index],
+        tile=operand.tile,
+        is_integer=operand.is_integer,
+    )
+
+
+def _whole(length: int, size: int) -> int:
+    return length + -length % size
+
+
+def _stacked(x_BRC: Tensor, cast: OperandCast) -> Tensor:
+    missing = -x_BRC.shape[1] % cast.tile[0]
+    x_BRC = F.pad(x_BRC, (0, 0, 0, missing)) if missing else x_BRC
+    return x_BRC.reshape(-1, x_BRC.shape[2])
+
+
+def _unstacked(operand: Operand, like_BRC: Tensor, cast: OperandCast) -> Operand:
+    batch, rows = like_BRC.shape[:2]
+    outer, tiles = operand.outer, operand.tiles
+    carrier = operand.carrier.reshape(batch, -1, operand.carrier.shape[1])
+    return Operand(
+        carrier[:, :rows],
+        outer if outer is None or outer.dim() == 0 else outer.reshape(batch, -1, 1)[:, :rows],
+        operand.format,
+        tiles=None if tiles is None else tiles.reshape(batch, -1, tiles.shape[1]),
+        tile=operand.tile,
+        is_integer=operand.is_integer,
+    )

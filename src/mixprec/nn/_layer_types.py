@@ -1,0 +1,98 @@
+"""The module types that a rule can give casts to: a registry from a type to how it multiplies."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from ._class_swap import subclass_of
+from ._compute_mode import is_active
+from ._site import SITE, Site
+from ._site_products import SiteProducts
+
+Forward = Callable[..., Any]
+_F = TypeVar("_F", bound=Forward)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerType:
+    """How a module type multiplies.
+
+    Attributes:
+        forward: ``forward(module, products, *args, **kwargs)``: what the module computes, its products through
+            ``products``.
+        features: the module's feature counts, (output, input) first, for the sizes that rules ask of.
+    """
+
+    forward: Forward
+    features: Callable[[Any], tuple[int, ...]]
+
+
+_registered: dict[type[nn.Module], LayerType] = {}
+
+LAYER_TYPES: Mapping[type[nn.Module], LayerType] = MappingProxyType(_registered)
+"""Every registered type; a module is looked up by its exact class, since a subclass may compute something else."""
+
+
+def register_layer(
+    kind: type[nn.Module], *, features: Callable[[Any], tuple[int, ...]] | None = None
+) -> Callable[[_F], _F]:
+    """Teach the conversion a module type, for good; call it at import.
+
+    Without it, the functions that a module calls (``F.linear``, ``F.conv2d``, ``torch.matmul``, ...) are given casts by
+    rules about the module's path all the same; a registered type has a site of its own, and rules can name it.
+
+    Args:
+        kind: the class; modules of just this class are meant.
+        features: the module's feature counts, for rules that ask for sizes.
+
+    Returns:
+        A decorator of ``forward(module, products, *args, **kwargs)``, which computes what the module's own forward
+        does, with ``products.linear``, ``products.matmul``, ``products.convolution`` in place of torch's.
+
+    Raises:
+        ValueError: the class is registered already.
+
+    Example:
+        >>> class Scaled(nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.weight = nn.Parameter(torch.ones(2, 3))
+        >>> @register_layer(Scaled, features=lambda m: tuple(m.weight.shape))
+        ... def forward(module, products, x):
+        ...     return products.linear(x, module.weight) * 0.5
+    """
+
+    def decorate(forward: _F) -> _F:
+        if kind in _registered:
+            raise ValueError(f"register_layer: {kind.__name__} is registered already, a type has one forward")
+        _registered[kind] = LayerType(forward=forward, features=features or _no_features)
+        return forward
+
+    return decorate
+
+
+def _no_features(module: nn.Module) -> tuple[int, ...]:
+    return ()
+
+
+@functools.cache
+def converted_class(base: type[nn.Module]) -> type[nn.Module]:
+    """The subclass of a registered type whose products are cast by its site; same name, one for each base."""
+    kind = LAYER_TYPES[base]
+
+    @functools.wraps(base.forward)
+    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        site: Site = self.__dict__[SITE]
+        state = site.state
+        if state.is_16bit and is_active(state) and not torch.is_autocast_enabled(state.device_type):
+            return base.forward(self, *args, **kwargs)  # inside a user's autocast(enabled=False)
+        return kind.forward(self, SiteProducts(site), *args, **kwargs)
+
+    return subclass_of(base, forward, converted_class)

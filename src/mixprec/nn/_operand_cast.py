@@ -1,0 +1,124 @@
+"""The casts of a layer precision, with what a GEMM has to know of each worked out beforehand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+
+from ..formats import get_format
+from ..specs import Accumulator, Cast, Delayed, LayerPrecision
+
+_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperandCast:
+    """One operand's cast.
+
+    Attributes:
+        text: the cast's one-line form.
+        element: the element alone, unscaled: what brings a carrier of grid values to codes.
+        bits: of an element's code.
+        dtype: torch's dtype that holds the values exactly in 16 bits, for an unscaled cast of such a format.
+        transform: size of its Hadamard transform, 0 for none.
+        scaled: whether values share a scale.
+        has_outer: whether a scale is left to apply to the output.
+        tile: sizes of a block, (outer, reduction); (1, 1) without blocks.
+        is_row: whether each row has a scale.
+        is_power: whether scales are powers of two.
+        has_tile_scales: whether that scale varies along the reduction (fp32 block scales).
+        ignores_axis: whether both orientations of a matrix get the same values.
+        is_integer: whether elements are integers, whose sums are exact.
+        random: whether the values depend on random bits.
+        delayed: which earlier amaxes the scale comes from.
+    """
+
+    text: str
+    element: str
+    bits: int
+    dtype: torch.dtype | None
+    transform: int
+    scaled: bool
+    has_outer: bool
+    tile: tuple[int, int]
+    is_row: bool
+    is_power: bool
+    has_tile_scales: bool
+    ignores_axis: bool
+    is_integer: bool
+    random: bool
+    delayed: Delayed | None
+
+    @property
+    def is_fusable(self) -> bool:
+        """Whether it can share the read of a matrix with the cast along the other axis."""
+        return self.scaled and self.delayed is None
+
+    @classmethod
+    def of(cls, cast: Cast) -> OperandCast:
+        """What the GEMM has to know of ``cast``."""
+        kind = cast.granularity.kind
+        element = get_format(cast.element)
+        power_blocks = kind == "block" and cast.scale == "e8m0" and cast.ratio == 1
+        one_level = kind == "block" and cast.tensor_scale is None and cast.scale not in ("fp32", "e8m0")
+        return cls(
+            text=str(cast),
+            element=cast.element,
+            bits=element.bits,
+            dtype=_DTYPES.get(cast.element) if kind == "none" else None,
+            transform=cast.transform,
+            scaled=kind != "none",
+            has_outer=kind != "none" and not power_blocks and not one_level,
+            tile=(max(cast.granularity.outer, 1), max(cast.granularity.reduction, 1)),
+            is_row=kind == "row",
+            is_power=cast.scale == "e8m0" and cast.ratio == 1,
+            has_tile_scales=kind == "block" and cast.scale == "fp32",
+            ignores_axis=kind in ("none", "tensor") and not cast.transform,
+            is_integer=element.kind == "integer" or cast.element == "int4",
+            random=cast.is_random,
+            delayed=cast.delayed,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperandCasts:
+    """The six casts of a layer precision; ``None`` keeps an operand in the compute dtype."""
+
+    fprop_input: OperandCast | None = None
+    fprop_weight: OperandCast | None = None
+    dgrad_grad_output: OperandCast | None = None
+    dgrad_weight: OperandCast | None = None
+    wgrad_grad_output: OperandCast | None = None
+    wgrad_input: OperandCast | None = None
+    accumulator: Accumulator | None = None
+
+    @classmethod
+    def of(cls, precision: LayerPrecision | None) -> OperandCasts:
+        """The casts of ``precision``; ``None`` keeps every operand in the compute dtype."""
+        if precision is None:
+            return cls()
+        casts = {f.name: precision.operand(f.name) for f in fields(cls) if f.name != "accumulator"}
+        made = {name: None if cast is None else OperandCast.of(cast) for name, cast in casts.items()}
+        return cls(**made, accumulator=precision.accumulator)
+
+    @property
+    def present(self) -> tuple[OperandCast, ...]:
+        """The casts that are not ``None``."""
+        casts: list[OperandCast | None] = [getattr(self, f.name) for f in fields(self) if f.name != "accumulator"]
+        return tuple(cast for cast in casts if cast is not None)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every operand stays in the compute dtype, and sums in fp32."""
+        return not self.present and self.accumulator is None
+
+    @property
+    def random(self) -> bool:
+        """Whether any operand needs random bits."""
+        return any(cast.random for cast in self.present)
+
+    @property
+    def delayed(self) -> bool:
+        """Whether any operand has a history."""
+        return any(cast.delayed is not None for cast in self.present)

@@ -1,0 +1,97 @@
+"""What a layer keeps of its input for the weight's gradient: the codes of the cast that wgrad reads, not more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .. import kernels
+from ._operand import Operand
+from ._operand_cast import OperandCast
+from ._operands import CastContext, cast_operand, operand_of, padded_shape
+
+Kept = tuple[Tensor | None, Tensor | None, Tensor | None]
+
+
+@dataclass(frozen=True)
+class SavedInput:
+    """How to read what was kept.
+
+    Attributes:
+        shape: of the matrix whose codes were kept; ``None``: the values themselves were, or nothing.
+        is_cast: whether they are the cast's values already.
+    """
+
+    shape: tuple[int, ...] | None
+    is_cast: bool
+
+
+_AS_IT_IS = SavedInput(None, False)
+
+
+def cast_and_keep(
+    x_MK: Tensor, fprop: OperandCast | None, wgrad: OperandCast | None, context: CastContext
+) -> tuple[Operand, SavedInput, Kept]:
+    """The input as fprop's operand, and what wgrad will read of it.
+
+    Args:
+        x_MK: in the compute dtype.
+        fprop: cast along axis 1.
+        wgrad: cast along axis 0; ``None``: the input as it is.
+        context: of the input.
+
+    Returns:
+        The operand; how to read what was kept; ``(codes or values, scales, outer)``.
+    """
+    if wgrad is None:
+        return cast_operand(x_MK, fprop, 1, context), _AS_IT_IS, (x_MK, None, None)
+    shape = tuple(padded_shape(x_MK, wgrad, 0))
+    if fprop == wgrad and wgrad.ignores_axis:
+        x = cast_operand(x_MK, fprop, 1, context)
+        return x, *_kept_values(x, wgrad, shape)
+    if not wgrad.is_fusable:
+        x = cast_operand(x_MK, fprop, 1, context)
+        return x, *_kept_values(cast_operand(x_MK, wgrad, 0, context.next()), wgrad, shape)
+    random, stream, signs = context.random, context.element_stream, context.sign_streams
+    if fprop is None or not fprop.is_fusable:
+        codes = kernels.quantize(
+            x_MK, wgrad.text, axis=0, random=random, stream=stream + 1, sign_stream=signs[1]
+        )
+        return cast_operand(x_MK, fprop, 1, context), SavedInput(shape, True), codes
+    carrier, outer, *kept = kernels.scaled_quantized(
+        x_MK,
+        fprop.text,
+        wgrad.text,
+        random=random,
+        stream=stream,
+        sign_streams=signs,
+        out=context.memory(x_MK, fprop, 1),
+    )
+    return operand_of(carrier, outer, fprop, 1), SavedInput(shape, True), (kept[0], kept[1], kept[2])
+
+
+def _kept_values(x: Operand, cast: OperandCast, shape: tuple[int, ...]) -> tuple[SavedInput, Kept]:
+    """Grid values as codes; unscaled ones in 16 bits where those hold them, since not every format has a code for NaN."""
+    if cast.scaled:
+        codes, scales, _ = kernels.quantize(x.carrier, cast.element, axis=0)
+        return SavedInput(shape, True), (codes, scales, x.outer)
+    carrier = x.carrier if cast.dtype is None else x.carrier.to(cast.dtype)
+    # What lives in the workspace is overwritten by the next layer.
+    return SavedInput(None, True), (carrier.clone() if carrier is x.carrier else carrier, None, None)
+
+
+def kept_operand(kept: Kept, saved: SavedInput, cast: OperandCast | None, context: CastContext) -> Operand:
+    """The operand of wgrad, reduced along axis 0, from what was kept; ``context`` is that of this orientation."""
+    values, scales, outer = kept
+    if values is None:
+        raise RuntimeError(f"{context.site.name}: nothing was kept of the input for the weight's gradient")
+    if cast is None or not saved.is_cast:
+        return cast_operand(values, cast, 0, context)
+    if saved.shape is None or scales is None:
+        return Operand(values.float(), None, cast.text)
+    out = None if context.slots[0] is None else context.workspace.take(context.slots[0], saved.shape, values.device)
+    carrier = kernels.dequantize(values, scales, None, cast.text, saved.shape, axis=0, out=out)
+    unit = torch.ones((), device=values.device)
+    return operand_of(carrier, unit if outer is None else outer, cast, 0)

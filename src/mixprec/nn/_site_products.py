@@ -1,0 +1,41 @@
+"""The products of one site, for whoever writes a layer's forward."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ._attention import AttentionArguments, attention
+from ._convolution import convolution
+from ._convolution_arguments import ConvolutionArguments
+from ._linear import linear
+from ._matmul import matmul
+from ._site import Site
+
+
+class SiteProducts:
+    """Products whose operands are cast as a site says.
+
+    Attributes:
+        site: the layer's.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+
+    def linear(self, x: Tensor, weight_NK: Tensor, bias_N: Tensor | None = None) -> Tensor:
+        """``x @ weight.T + bias``, [..., K] to [..., N]."""
+        return linear(x, weight_NK, bias_N, self.site)
+
+    def matmul(self, a: Tensor, b: Tensor) -> Tensor:
+        """``torch.matmul(a, b)``; ``a`` has the casts of the input, ``b`` those of the weight."""
+        return matmul(a, b, self.site)
+
+    def convolution(
+        self, x: Tensor, weight: Tensor, bias: Tensor | None, arguments: ConvolutionArguments
+    ) -> Tensor:
+        """A convolution of [N, C, ...] or unbatched [C, ...] input."""
+        return convolution(x, weight, bias, arguments, self.site)
+
+    def attention(self, q: Tensor, k: Tensor, v: Tensor, arguments: AttentionArguments) -> Tensor:
+        """Attention in the compute dtype."""
+        return attention(q, k, v, arguments, self.site.state)

@@ -1,0 +1,37 @@
+"""Which phase of a recipe holds, and the change from one to the next."""
+
+from __future__ import annotations
+
+from ..nn import Conversion
+from ..specs import Recipe
+
+
+class PhaseKeeper:
+    """Gives the model the rules of the phase that has begun; weights, moments, scales and histories are carried over.
+
+    Args:
+        recipe: whose phases they are.
+        conversion: of the model.
+        total_steps: length of the run.
+
+    Raises:
+        ValueError: a phase is a share of the run, and its length is not known.
+    """
+
+    def __init__(self, recipe: Recipe, conversion: Conversion, total_steps: int | None) -> None:
+        if recipe.needs_total_steps and total_steps is None:
+            raise ValueError(
+                f"recipe {recipe.name} has a phase that is a share of the run: say its length, prepare(..., "
+                "total_steps=10_000)"
+            )
+        self._recipe, self._conversion, self._total = recipe, conversion, total_steps
+        self._now = recipe.at(0, total_steps)
+
+    def reach(self, applied: int) -> list[str]:
+        """Bring the model to the rules that hold after so many applied steps; say what changed."""
+        wanted = self._recipe.at(applied, self._total)
+        if wanted.rules == self._now.rules:
+            return []
+        self._now = wanted
+        self._conversion.apply_rules(wanted)
+        return [f"recipe {self._recipe.name}: from step {applied} on the rules of a later phase hold"]
