@@ -7,6 +7,7 @@
 #include "level.h"
 #include "magnitudes.h"
 #include "philox.h"
+#include "reach.h"
 #include "row_kernels.h"
 #include "scales.h"
 #include "source.h"
@@ -115,7 +116,11 @@ class Panels {
     const std::int64_t tiles = tiles_across(rows), index = tile_index(rows);
     const std::uint32_t* amax = task_.tile_amax ? task_.tile_amax + index : scratch_.amax;
     if (!task_.tile_amax) amax_tiles(rows, scratch_.amax);
-    tile_scales(task_.scaling, task_.scaling.target, amax, tiles, first_);
+    if (task_.scaling.from_deviation) {
+      reach_scales(rows);
+    } else {
+      tile_scales(task_.scaling, task_.scaling.target, amax, tiles, first_);
+    }
     if (task_.scaling.second_target > 0.0) choose(rows, amax);
     if (!task_.scaling.in_carrier)
       std::memcpy(task_.out.outer + index, first_.outer, static_cast<std::size_t>(tiles) * sizeof(float));
@@ -149,6 +154,27 @@ class Panels {
         encode_run(task_.scaling.grid, scale, n, scratch_.code_words);
         for (std::int64_t j = 0; j < n; ++j) codes[i + j] = static_cast<std::uint8_t>(scratch_.code_words[j]);
       }
+    }
+  }
+
+  MIXPREC_MEMBER void sum_tiles(const Rect& rows, bool squared, double* sums) {
+    const std::int64_t tiles = tiles_across(rows), places = places_of(task_);
+    std::memset(scratch_.squares, 0, static_cast<std::size_t>(tiles * places) * sizeof(double));
+    for (std::int64_t r = rows.row_begin; r < rows.row_end; ++r)
+      lay_out(stage_.row(r), columns_of(rows), task_.tile_cols, squared, places,
+              scratch_.squares + (r - rows.row_begin) * task_.tile_cols);
+    for (std::int64_t i = 0; i < tiles; ++i) sums[i] = sum_by_halving(scratch_.squares + i * places, places);
+  }
+
+  MIXPREC_MEMBER void reach_scales(const Rect& rows) {
+    const std::int64_t n = columns_of(rows), height = rows.row_end - rows.row_begin;
+    sum_tiles(rows, false, scratch_.errors[0]);
+    sum_tiles(rows, true, scratch_.errors[1]);
+    for (std::int64_t i = 0; i < tiles_across(rows); ++i) {
+      const std::int64_t count = height * smaller(task_.tile_cols, n - i * task_.tile_cols);
+      const std::int32_t e = reach_exponent(scratch_.errors[0][i], scratch_.errors[1][i], static_cast<double>(count));
+      first_.quantize[i] = (e > 127 ? quiet_nan() : scale_from_exponent(-e)) * task_.scaling.prescale;
+      first_.scale[i] = e > 127 ? quiet_nan() : scale_from_exponent(e);
     }
   }
 

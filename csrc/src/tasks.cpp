@@ -40,6 +40,7 @@ Scaling scaling_of(const Cast& cast) {
   scaling.prescale = cast.prescale;
   scaling.target = cast.target;
   scaling.second_target = cast.second_target;
+  scaling.from_deviation = cast.rule == ExponentRule::quest;
   scaling.above = 1.0f;
   scaling.grid = cast.scale_grid;
   set_exponent_rule(cast.rule, cast.grid, scaling);
@@ -75,7 +76,7 @@ void set_panel(Task& task) {
   const std::int64_t wish = cut.rows == 1 ? kPiece : std::max(kLeastWidth, kPanel / cut.rows);
   task.panel_rows = cut.rows;
   task.panel_cols = extent(wish, cut.cols, task.source.cols);
-  const bool whole = cut.rows * task.panel_cols <= kMostStaged || task.scaling.second_target > 0.0;
+  const bool whole = cut.rows * task.panel_cols <= kMostStaged || sums_tiles(task.scaling);
   const std::int64_t fitting = kMostStaged / task.panel_cols / cut.group * cut.group;
   task.strip_rows = whole ? cut.rows : std::max(fitting, cut.group);
 }
@@ -177,7 +178,7 @@ void ScratchMemory::lay_out(const Task& task, Scratch& scratch) {
   for (auto*& scales : scratch.tile_scales) take(scales, tiles);
   take(scratch.spread_quantize, cols);
   take(scratch.spread_scale, cols);
-  const bool chooses = task.scaling.second_target > 0.0;
+  const bool chooses = sums_tiles(task.scaling);
   take(scratch.elements, chooses ? cols : 0);
   take(scratch.squares, chooses ? tiles * places_of(task) : 0);
   for (auto*& errors : scratch.errors) take(errors, chooses ? tiles : 0);
