@@ -46,7 +46,7 @@ class QuantizedTensor:
         rows, columns = self.matrix_shape
         shape = (rows, columns + -columns % (self.cast.transform or 1))
         values = kernels.dequantize(self.codes, self.scales, self.outer, self.cast, shape)
-        return _restore(values, self.cast, self.shape)
+        return restore(values, self.cast, self.shape)
 
     @property
     def matrix_shape(self) -> tuple[int, int]:
@@ -140,10 +140,10 @@ def fake_quantize(x: Tensor, cast: Cast | str, *, seed: int = 0, out: Tensor | N
     carrier, outer = kernels.scaled(as_matrix(x), text, axis=1, random=random, out=into)
     # The outer scale of power-of-two block scales is one.
     values = carrier if resolved.scale == "e8m0" else carrier.mul_(outer)
-    return _restore(values, resolved, x.shape)
+    return restore(values, resolved, x.shape)
 
 
-def _restore(values: Tensor, cast: Cast, shape: torch.Size) -> Tensor:
+def restore(values: Tensor, cast: Cast, shape: torch.Size) -> Tensor:
     """Undo the transform, drop its padding and bring back the shape."""
     if cast.transform:
         values = kernels.hadamard_inverse(values, cast.transform, signs=cast.random_signs, axis=1)
