@@ -66,7 +66,9 @@ def wide_range() -> torch.Tensor:
 
 @pytest.mark.parametrize("figures", FIGURES, ids=lambda figures: figures[0])
 def test_figures_keep_their_bits(figures: tuple[object, ...]) -> None:
-    assert dataclasses.astuple(error(wide_range(), [str(figures[0])]).rows[0]) == figures
+    found = dataclasses.astuple(error(wide_range(), [str(figures[0])]).rows[0])
+    assert found[3] == pytest.approx(figures[3], rel=1e-15)  # a logarithm is the C library's
+    assert found[:3] + found[4:] == figures[:3] + figures[4:]
 
 
 @pytest.mark.parametrize("cast", CASTS)

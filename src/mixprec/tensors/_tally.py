@@ -10,14 +10,13 @@ import torch
 from torch import Tensor
 
 from mixprec import kernels
-from mixprec.formats import get_format
+from mixprec.formats import encode, get_format
 from mixprec.specs import Cast
 
 from ._matrix import as_matrix, random_state
 from ._quantized import QuantizedTensor, quantize, restore
 from ._sums import RunningSum
 
-_UNIT_SCALE_CODES = {"e8m0": 127, "e4m3": 0x38}
 #: Elements that are rounded at a time, where the cast lets rows go one after another.
 ROUNDED_AT_A_TIME = 2**20
 #: Elements whose fp64 forms are held at a time: they fit a core's cache.
@@ -155,7 +154,8 @@ class _Running:
         if cast.transform:
             before = kernels.hadamard(rows, cast.transform, signs=cast.random_signs, axis=1)
         after = kernels.dequantize(quantized.codes, scales, quantized.outer, cast, before.shape)
-        unit_scales = torch.full_like(scales, _UNIT_SCALE_CODES.get(cast.scale or "", 0))
+        one = encode(cast.scale, 1.0) if cast.scale is not None and scales.numel() else 0
+        unit_scales = torch.full_like(scales, one)
         unit_outer = torch.ones_like(quantized.outer)
         elements = kernels.dequantize(quantized.codes, unit_scales, unit_outer, cast, before.shape)
         values = restore(after, cast, rows.shape) if cast.transform else after
