@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from mixprec.specs import Cast, parse_cast
+
+# The least reduction by which a stack of matrices [E, N, K] is told from a 1-D convolution's kernel [O, I, k].
+_EXPERTS_REDUCTION = 32
 
 
 def as_matrix(x: Tensor) -> Tensor:
@@ -19,6 +23,29 @@ def as_matrix(x: Tensor) -> Tensor:
     """
     columns = x.shape[-1] if x.ndim else 1
     return x.reshape(math.prod(x.shape[:-1]), columns)
+
+
+def is_convolution(shape: Sequence[int]) -> bool:
+    """Whether a stored weight has the shape of a convolution's: 4 or 5 dimensions, or 3 with a last one below 32.
+
+    Example:
+        >>> [is_convolution(shape) for shape in ((64, 3, 7, 7), (384, 80, 3), (8, 256, 1024), (256, 8))]
+        [True, True, False, False]
+    """
+    return len(shape) in (4, 5) or (len(shape) == 3 and shape[-1] < _EXPERTS_REDUCTION)
+
+
+def operand_shape(shape: Sequence[int]) -> tuple[int, int]:
+    """Rows and columns of a stored weight as the operand ``[N, K]`` of its forward product.
+
+    The last axis is the reduction, except in a convolution's weight, where it is all but the first.
+
+    Example:
+        >>> operand_shape((768, 3072)), operand_shape((64, 3, 7, 7)), operand_shape((8, 256, 1024)), operand_shape((5,))
+        ((768, 3072), (64, 147), (2048, 1024), (1, 5))
+    """
+    leading = 1 if is_convolution(shape) else len(shape) - 1
+    return math.prod(shape[:leading]), math.prod(shape[leading:])
 
 
 def resolve(cast: Cast | str) -> Cast:

@@ -53,7 +53,7 @@ class QuantizedTensor:
         rows, columns = self.matrix_shape
         shape = (rows, columns + -columns % (self.cast.transform or 1))
         values = kernels.dequantize(self.codes, self.scales, self.outer, self.cast, shape)
-        return _restore(values, self.cast, self.shape, random_state(self.cast, self.seed, self.offset))
+        return restore(values, self.cast, self.shape, random_state(self.cast, self.seed, self.offset))
 
     @property
     def matrix_shape(self) -> tuple[int, int]:
@@ -169,7 +169,7 @@ def fake_quantize(
         carrier, outer = kernels.scaled(as_matrix(x), text, axis=1, random=random, out=into)
     else:
         carrier, outer, _ = kernels.delayed(as_matrix(x), text, delayed, random=random, out=into)
-    return _restore(times_outer(carrier, outer, resolved), resolved, x.shape, random)
+    return restore(times_outer(carrier, outer, resolved), resolved, x.shape, random)
 
 
 def _matrix_into(out: Tensor | None, x: Tensor, cast: Cast) -> Tensor | None:
@@ -186,7 +186,7 @@ def _matrix_into(out: Tensor | None, x: Tensor, cast: Cast) -> Tensor | None:
     return as_matrix(out)
 
 
-def _restore(values: Tensor, cast: Cast, shape: torch.Size, random: Tensor | None) -> Tensor:
+def restore(values: Tensor, cast: Cast, shape: torch.Size, random: Tensor | None) -> Tensor:
     """Undo the transform, drop its padding and bring back the shape."""
     if cast.transform:
         values = kernels.hadamard_inverse(values, cast.transform, signs=cast.signs, axis=1, random=random)
