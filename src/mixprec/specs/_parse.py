@@ -87,9 +87,10 @@ def parse_cast(text: str) -> Cast:
     for word in words:
         if word not in known and word not in special:
             raise unknown_name(f"word in cast '{text}':", word, [*known, "delayed", "x3/4"])
-    rule: ScaleRule = _take(words, _RULES.get, text) or default_rule(head.scale)
-    rounding: Rounding = _take(words, _ROUNDINGS.get, text) or "nearest-even"
-    overflow: Overflow = _take(words, _OVERFLOWS.get, text) or default_overflow(head.element, head.granularity)
+    rule: ScaleRule | None = _take(words, _RULES.get, text)
+    rounding: Rounding | None = _take(words, _ROUNDINGS.get, text)
+    rounding = rounding or "nearest-even"
+    overflow: Overflow | None = _take(words, _OVERFLOWS.get, text)
     transform, signs = _take(words, _TRANSFORMS.get, text) or (0, "none")
     ratio = _take(words, _ratio_of, text)
     return Cast(
@@ -97,11 +98,11 @@ def parse_cast(text: str) -> Cast:
         granularity=head.granularity,
         scale=head.scale,
         tensor_scale=head.tensor_scale,
-        rule=rule,
+        rule=rule or default_rule(head.scale),
         ratio=default_ratio(head.scale, head.granularity, rounding) if ratio is None else ratio,
         delayed=_take(words, parse_delayed, text),
         rounding=rounding,
-        overflow=overflow,
+        overflow=overflow or default_overflow(head.element, head.granularity),
         transform=transform,
         signs=signs,
     )
