@@ -19,6 +19,7 @@ class OperandCast:
     Attributes:
         text: the cast's one-line form.
         element: the element alone, unscaled: what brings a carrier of grid values to codes.
+        has_nan: whether the element has a code for NaN.
         bits: of an element's code.
         dtype: torch's dtype that holds the values exactly in 16 bits, for an unscaled cast of such a format.
         max_value: largest element.
@@ -39,6 +40,7 @@ class OperandCast:
 
     text: str
     element: str
+    has_nan: bool
     bits: int
     dtype: torch.dtype | None
     max_value: float
@@ -70,7 +72,8 @@ class OperandCast:
         one_level = kind == "block" and cast.tensor_scale is None and cast.scale not in ("fp32", "e8m0")
         return cls(
             text=str(cast),
-            element=cast.element,
+            element=f"{cast.element} {cast.overflow}",
+            has_nan=element.nan != "none",
             bits=element.bits,
             dtype=_DTYPES.get(cast.element) if kind == "none" else None,
             max_value=element.max_value,
