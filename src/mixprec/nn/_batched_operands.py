@@ -30,6 +30,7 @@ def cast_batch(x_BRC: Tensor, cast: OperandCast | None, context: CastContext) ->
     with zeros to whole tiles first. Scales come back as [], [B, R, 1], or one for each tile of each matrix.
     """
     if cast is None:
+        x_BRC = x_BRC.to(context.site.state.compute_dtype)
         return Operand(x_BRC.float() if context.wide else x_BRC, None, FORMAT_OF_DTYPE[x_BRC.dtype])
     stacked = _stacked(x_BRC, cast)
     return _unstacked(cast_operand(stacked, cast, 1, context), x_BRC, cast)

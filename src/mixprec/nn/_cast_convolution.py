@@ -8,7 +8,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from . import _convolution_layout as layout
 from ._autograd import plain_torch
@@ -18,6 +17,7 @@ from ._convolution_layout import Geometry
 from ._engines import multiply
 from ._exact_product import exactly
 from ._linear import grad_context, input_context, product_of, weight_context
+from ._once import OnceFunction, once
 from ._operand import Operand
 from ._operand_cast import OperandCast
 from ._operands import CastContext, cast_operand, transposed
@@ -35,7 +35,7 @@ class _ChannelOperand:
     is_integer: bool
 
 
-class CastConvolution(torch.autograd.Function):
+class CastConvolution(OnceFunction):
     """``aten.convolution`` of [N, C, ...] under a site's casts."""
 
     @staticmethod
@@ -65,7 +65,7 @@ class CastConvolution(torch.autograd.Function):
         return y.to(dtype)
 
     @staticmethod
-    @once_differentiable
+    @once
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]  # the decorator's types are open
         (grad,) = grad_outputs
         *kept, weight, drawn = ctx.saved_tensors

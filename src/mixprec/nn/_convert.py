@@ -10,18 +10,18 @@ import torch
 from torch import Tensor, nn
 
 from ..specs import Recipe, load_recipe
-from ._class_swap import base_class
 from ._audit import Audit, AuditRow, make_rows
+from ._class_swap import base_class
 from ._compute_mode import ComputeMode
 from ._device import device_of, native_compute, native_here
 from ._foreign import notes_on_left_alone
 from ._matching import Matched, match_rules
 from ._observer import GemmObserver, observing
+from ._operand_cast import OperandCasts
+from ._passing import new_random_state
 from ._refusals import refuse_unconvertible
 from ._region import ATTRIBUTE, PATH
 from ._resolve import emulation_note, kept_dtypes, notes_about, resolve
-from ._operand_cast import OperandCasts
-from ._passing import new_random_state
 from ._site import SITE, ConversionState
 from ._site_assignment import assign_sites
 from ._step_start import StepStart

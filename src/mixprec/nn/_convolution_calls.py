@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ._convolution import convolution
 from ._convolution_arguments import ConvolutionArguments
-from ._plain_calls import plain
 from ._site import ConversionState, Site
+from ._telling import plain
 
 _Size = int | Sequence[int]
 

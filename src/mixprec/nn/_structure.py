@@ -9,8 +9,8 @@ from fnmatch import fnmatchcase
 
 from torch import nn
 
-
 from ._class_swap import base_class
+
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 _HEAD_NAMES = ("*head", "*head.*", "*classifier", "*classifier.*")
 
