@@ -20,8 +20,8 @@ from ._linear import grad_context, input_context, product_of, weight_context
 from ._once import OnceFunction, once
 from ._operand import Operand
 from ._operand_cast import OperandCast
-from ._operands import CastContext, cast_operand, transposed
-from ._saved_input import cast_and_keep, kept_operand
+from ._operands import CastContext, cast_both, cast_operand, transposed
+from ._saved_input import Kept, SavedInput, cast_and_keep, keep_along_rows, kept_operand
 from ._site import Site
 
 
@@ -47,12 +47,7 @@ class CastConvolution(OnceFunction):
         geometry = Geometry.of(weight, arguments.groups)
         with plain_torch(state.device_type):
             x_c = x.to(dtype)
-            ctx.saved_input, kept = None, (None, None, None)
-            if ctx.needs_input_grad[1] and not _unfolds(site):
-                _, ctx.saved_input, kept = _kept_input(x_c, site, drawn)
-            elif ctx.needs_input_grad[1]:
-                kept = (x_c, None, None)
-            a = _by_positions(x_c, casts.fprop_input, geometry, geometry.in_group, input_context(site, drawn))
+            a, ctx.saved_input, kept = _input(x_c, site, geometry, drawn, keeps=ctx.needs_input_grad[1])
             b = _weight_for_fprop(weight.to(dtype), site, geometry, drawn)
             _announce(site, "fprop", a, b)
             y = _wide(torch.ops.aten.convolution, a, b, geometry.reduction, None, *arguments.positional())
@@ -74,11 +69,14 @@ class CastConvolution(OnceFunction):
         dx = dw = db = None
         with plain_torch(site.state.device_type):
             g_c = grad.to(site.state.compute_dtype)
-            if needs_x:
-                dx = _input_gradient(ctx, g_c, weight, drawn).to(site.state.compute_dtype).to(ctx.dtypes[0])
-            if needs_w:
-                make = _weight_gradient_unfolded if _unfolds(site) else _weight_gradient
-                dw = make(ctx, g_c, (kept[0], kept[1], kept[2]), weight, drawn).to(weight.dtype)
+            g, g_wgrad = _gradients(g_c, site, ctx.geometry, drawn, needs_x, needs_w and not _unfolds(site))
+            if g is not None:
+                dx = _input_gradient(ctx, g, weight, drawn).to(site.state.compute_dtype).to(ctx.dtypes[0])
+            kept_input = (kept[0], kept[1], kept[2])
+            if g_wgrad is not None:
+                dw = _weight_gradient(ctx, g_wgrad, kept_input, weight, drawn).to(weight.dtype)
+            elif needs_w:
+                dw = _weight_gradient_unfolded(ctx, g_c, kept_input, weight, drawn).to(weight.dtype)
             if needs_b:
                 db = g_c.float().sum([0, *range(2, g_c.dim())]).to(ctx.dtypes[1])
         return dx, dw, db, None, None
@@ -114,20 +112,43 @@ def _unfolds(site: Site) -> bool:
     return any(c is not None and c.transform > 0 for c in (site.casts.wgrad_input, site.casts.wgrad_grad_output))
 
 
-def _kept_input(x_c: Tensor, site: Site, drawn: Tensor) -> Any:
-    """What wgrad reads of the input: codes of [N * positions, C], or of the tensor as it lies under one scale."""
-    wgrad = site.casts.wgrad_input
-    matrix = x_c.flatten(1) if wgrad is None or wgrad.ignores_axis else layout.positions_by_channels(x_c)
-    return cast_and_keep(matrix, None, wgrad, input_context(site, drawn))
+def _input(
+    x_c: Tensor, site: Site, geometry: Geometry, drawn: Tensor, *, keeps: bool
+) -> tuple[_ChannelOperand, SavedInput | None, Kept]:
+    """The input as fprop's operand, and what wgrad will read of it.
+
+    Under one scale the tensor is cast as it lies. Blocks along positions lie in it too where they end with the image.
+    """
+    context = _unplaced(input_context(site, drawn))
+    fprop, wgrad = site.casts.fprop_input, site.casts.wgrad_input
+    if keeps and wgrad is not None and fprop == wgrad and wgrad.ignores_axis:
+        made, saved, kept = cast_and_keep(x_c.flatten(1), fprop, wgrad, context)
+        return _ChannelOperand(made.carrier.reshape(x_c.shape), made.outer, made.format, made.is_integer), saved, kept
+    a = _by_positions(x_c, fprop, geometry, geometry.in_group, context)
+    if not keeps:
+        return a, None, (None, None, None)
+    if wgrad is None or _unfolds(site):
+        return a, SavedInput(None, False), (x_c, None, None)
+    if layout.fits(wgrad, x_c.shape[2:].numel()):
+        return a, *keep_along_rows(layout.channel_rows(x_c), wgrad, context.next())
+    matrix = x_c.flatten(1) if wgrad.ignores_axis else layout.positions_by_channels(x_c)
+    return a, *cast_and_keep(matrix, None, wgrad, context)[1:]
+
+
+def _unplaced(context: CastContext) -> CastContext:
+    """Without places in the workspace: several operands of one role may live at a time."""
+    return replace(context, slots=(None, None))
 
 
 def _by_positions(
     x: Tensor, cast: OperandCast | None, geometry: Geometry, group: int, context: CastContext
 ) -> _ChannelOperand:
     """[N, channels, ...] cast along the channels of each group."""
-    context = replace(context, slots=(None, None))
     if cast is None or cast.ignores_axis:
         made = cast_operand(x.reshape(x.shape[0], -1), cast, 1, context)
+        return _ChannelOperand(made.carrier.reshape(x.shape), made.outer, made.format, made.is_integer)
+    if layout.fits(cast, group):
+        made = cast_operand(layout.channel_rows(x), cast, 0, context)
         return _ChannelOperand(made.carrier.reshape(x.shape), made.outer, made.format, made.is_integer)
     made = cast_operand(layout.positions_by_channels(x).reshape(-1, group), cast, 1, context)
     carrier = made.carrier
@@ -139,7 +160,7 @@ def _by_positions(
 
 
 def _weight_for_fprop(weight: Tensor, site: Site, geometry: Geometry, drawn: Tensor) -> _ChannelOperand:
-    cast, context = site.casts.fprop_weight, replace(weight_context(site, drawn, 1), slots=(None, None))
+    cast, context = site.casts.fprop_weight, _unplaced(weight_context(site, drawn, 1))
     if cast is None or cast.ignores_axis or cast.is_row:
         made = cast_operand(layout.rows_for_fprop(weight), cast, 1, context)
         return _ChannelOperand(made.carrier.reshape(weight.shape), made.outer, made.format, made.is_integer)
@@ -149,7 +170,7 @@ def _weight_for_fprop(weight: Tensor, site: Site, geometry: Geometry, drawn: Ten
 
 
 def _weight_for_dgrad(weight: Tensor, site: Site, geometry: Geometry, drawn: Tensor) -> _ChannelOperand:
-    cast, context = site.casts.dgrad_weight, replace(weight_context(site, drawn, 0), slots=(None, None))
+    cast, context = site.casts.dgrad_weight, _unplaced(weight_context(site, drawn, 0))
     if cast is None or cast.ignores_axis:
         made = cast_operand(layout.rows_for_fprop(weight), cast, 1, context)
         return _ChannelOperand(made.carrier.reshape(weight.shape), made.outer, made.format, made.is_integer)
@@ -162,11 +183,45 @@ def _weight_for_dgrad(weight: Tensor, site: Site, geometry: Geometry, drawn: Ten
     return _ChannelOperand(values, made.outer, made.format, made.is_integer)
 
 
-def _input_gradient(ctx: Any, g_c: Tensor, weight: Tensor, drawn: Tensor) -> Tensor:
+def _gradients(
+    g_c: Tensor, site: Site, geometry: Geometry, drawn: Tensor, needs_x: bool, needs_w: bool
+) -> tuple[_ChannelOperand | None, _ChannelOperand | None]:
+    """The output's gradient as dgrad's operand, along channels, and as wgrad's, along batch and positions."""
+    context = _unplaced(grad_context(site, drawn))
+    dgrad, wgrad = site.casts.dgrad_grad_output, site.casts.wgrad_grad_output
+    if needs_x and needs_w:
+        if dgrad == wgrad and (dgrad is None or dgrad.ignores_axis):
+            both = _by_positions(g_c, dgrad, geometry, geometry.out_group, context)
+            return both, both
+        direct = dgrad is not None and layout.fits(dgrad, geometry.out_group)
+        if direct and wgrad is not None and layout.fits(wgrad, g_c.shape[2:].numel()):
+            # Rows of the matrix are channels: wgrad's blocks lie along them, dgrad's across.
+            crosswise = replace(context, signs=context.signs[::-1])
+            along, across = cast_both(layout.channel_rows(g_c), wgrad, dgrad, crosswise)
+            return _as_it_lies(across, g_c), _as_it_lies(along, g_c)
+    return (
+        _by_positions(g_c, dgrad, geometry, geometry.out_group, context) if needs_x else None,
+        _along_positions(g_c, wgrad, context.next()) if needs_w else None,
+    )
+
+
+def _as_it_lies(made: Operand, like: Tensor) -> _ChannelOperand:
+    return _ChannelOperand(made.carrier.reshape(like.shape), made.outer, made.format, made.is_integer)
+
+
+def _along_positions(g_c: Tensor, cast: OperandCast | None, context: CastContext) -> _ChannelOperand:
+    """A gradient cast along batch and positions."""
+    if cast is None or cast.ignores_axis:
+        return _as_it_lies(cast_operand(g_c.reshape(g_c.shape[0], -1), cast, 1, context), g_c)
+    if layout.fits(cast, g_c.shape[2:].numel()):
+        return _as_it_lies(cast_operand(layout.channel_rows(g_c), cast, 1, context), g_c)
+    made = cast_operand(layout.positions_by_channels(g_c), cast, 0, context)
+    return _ChannelOperand(layout.from_positions(made.carrier, g_c), made.outer, made.format, made.is_integer)
+
+
+def _input_gradient(ctx: Any, g: _ChannelOperand, weight: Tensor, drawn: Tensor) -> Tensor:
     site, geometry, arguments = ctx.site, ctx.geometry, ctx.arguments
-    context = grad_context(site, drawn)
-    g = _by_positions(g_c, site.casts.dgrad_grad_output, geometry, geometry.out_group, context)
-    w = _weight_for_dgrad(weight.to(g_c.dtype), site, geometry, drawn)
+    w = _weight_for_dgrad(weight.to(site.state.compute_dtype), site, geometry, drawn)
     _announce(site, "dgrad", g, w)
     like = g.values.new_empty(()).expand(ctx.shape)  # only its shape is read
     mask = (True, False, False)
@@ -178,31 +233,21 @@ def _input_gradient(ctx: Any, g_c: Tensor, weight: Tensor, drawn: Tensor) -> Ten
     return layout.scaled_by(dx, g.outer, layout.by_channel(w.outer, dx))
 
 
-def _weight_gradient(ctx: Any, g_c: Tensor, kept: Any, weight: Tensor, drawn: Tensor) -> Tensor:
+def _weight_gradient(ctx: Any, g: _ChannelOperand, kept: Kept, weight: Tensor, drawn: Tensor) -> Tensor:
     site, geometry, arguments = ctx.site, ctx.geometry, ctx.arguments
-    casts, context = site.casts, replace(grad_context(site, drawn).next(), slots=(None, None))
-    made = kept_operand(kept, ctx.saved_input, casts.wgrad_input, replace(input_context(site, drawn).next(), slots=(None, None)))
-    flat = casts.wgrad_input is None or casts.wgrad_input.ignores_axis
-    like = g_c.new_empty(()).expand(ctx.shape)
-    x = made.carrier.reshape(ctx.shape) if flat else layout.from_positions(made.carrier, like)
-    g_made, g = _positions_first(g_c, casts.wgrad_grad_output, context)
-    _announce_formats(site, "wgrad", g_made.format, made.format)
-    dtype = layout.wide_dtype(made.is_integer and g_made.is_integer, 1 << 20)
+    wgrad, saved, shape = site.casts.wgrad_input, ctx.saved_input, ctx.shape
+    made = kept_operand(kept, saved, wgrad, _unplaced(input_context(site, drawn).next()))
+    lies = saved.axis == 1 or wgrad is None or wgrad.ignores_axis
+    like = g.values.new_empty(()).expand(shape)
+    x = made.carrier.reshape(shape) if lies else layout.from_positions(made.carrier, like)
+    _announce_formats(site, "wgrad", g.format, made.format)
+    dtype = layout.wide_dtype(made.is_integer and g.is_integer, 1 << 20)
     dw = exactly(
         torch.ops.aten.convolution_backward,
-        g.to(dtype), x.to(dtype), weight.to(dtype), None, *arguments.positional(), (False, True, False),
+        g.values.to(dtype), x.to(dtype), weight.to(dtype), None, *arguments.positional(), (False, True, False),
     )[1].float()  # fmt: skip
-    scales = layout.output_scales_of_weight(g_made.outer, geometry), layout.input_scales_of_weight(made.outer, geometry)
+    scales = layout.output_scales_of_weight(g.outer, geometry), layout.input_scales_of_weight(made.outer, geometry)
     return layout.scaled_by(dw, *scales)
-
-
-def _positions_first(g_c: Tensor, cast: OperandCast | None, context: CastContext) -> tuple[Operand, Tensor]:
-    """A gradient cast along batch and positions, as an operand and in its own layout."""
-    if cast is None or cast.ignores_axis:
-        made = cast_operand(g_c.reshape(g_c.shape[0], -1), cast, 1, context)
-        return made, made.carrier.reshape(g_c.shape)
-    made = cast_operand(layout.positions_by_channels(g_c), cast, 0, context)
-    return made, layout.from_positions(made.carrier, g_c)
 
 
 def _weight_gradient_unfolded(ctx: Any, g_c: Tensor, kept: Any, weight: Tensor, drawn: Tensor) -> Tensor:
@@ -222,7 +267,7 @@ def _weight_gradient_unfolded(ctx: Any, g_c: Tensor, kept: Any, weight: Tensor, 
         x_MR = columns[:, group].transpose(1, 2).reshape(-1, geometry.reduction)
         contexts = (grad_context(site, drawn).next(), input_context(site, drawn).next())
         left, right = (
-            cast_operand(t.contiguous(), cast, 0, replace(context, slots=(None, None)))
+            cast_operand(t.contiguous(), cast, 0, _unplaced(context))
             for t, cast, context in zip(
                 (g_MK, x_MR), (site.casts.wgrad_grad_output, site.casts.wgrad_input), contexts, strict=True
             )
