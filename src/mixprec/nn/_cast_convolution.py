@@ -70,13 +70,14 @@ class CastConvolution(OnceFunction):
         with plain_torch(site.state.device_type):
             g_c = grad.to(site.state.compute_dtype)
             g, g_wgrad = _gradients(g_c, site, ctx.geometry, drawn, needs_x, needs_w and not _unfolds(site))
-            if g is not None:
-                dx = _input_gradient(ctx, g, weight, drawn).to(site.state.compute_dtype).to(ctx.dtypes[0])
+            w = None if g is None else _weight_for_dgrad(weight.to(g_c.dtype), site, ctx.geometry, drawn)
             kept_input = (kept[0], kept[1], kept[2])
-            if g_wgrad is not None:
-                dw = _weight_gradient(ctx, g_wgrad, kept_input, weight, drawn).to(weight.dtype)
-            elif needs_w:
-                dw = _weight_gradient_unfolded(ctx, g_c, kept_input, weight, drawn).to(weight.dtype)
+            x = None if g_wgrad is None else _kept_input(ctx, kept_input, drawn)
+            dx, dw = _products(ctx, (g, w), (g_wgrad, x), weight)
+            if needs_w and g_wgrad is None:
+                dw = _weight_gradient_unfolded(ctx, g_c, kept_input, weight, drawn)
+            dx = None if dx is None else dx.to(site.state.compute_dtype).to(ctx.dtypes[0])
+            dw = None if dw is None else dw.to(weight.dtype)
             if needs_b:
                 db = g_c.float().sum([0, *range(2, g_c.dim())]).to(ctx.dtypes[1])
         return dx, dw, db, None, None
@@ -119,11 +120,11 @@ def _input(
 
     Under one scale the tensor is cast as it lies. Blocks along positions lie in it too where they end with the image.
     """
-    context = _unplaced(input_context(site, drawn))
+    context = input_context(site, drawn)
     fprop, wgrad = site.casts.fprop_input, site.casts.wgrad_input
     if keeps and wgrad is not None and fprop == wgrad and wgrad.ignores_axis:
         made, saved, kept = cast_and_keep(x_c.flatten(1), fprop, wgrad, context)
-        return _ChannelOperand(made.carrier.reshape(x_c.shape), made.outer, made.format, made.is_integer), saved, kept
+        return _as_it_lies(made, x_c), saved, kept
     a = _by_positions(x_c, fprop, geometry, geometry.in_group, context)
     if not keeps:
         return a, None, (None, None, None)
@@ -135,21 +136,17 @@ def _input(
     return a, *cast_and_keep(matrix, None, wgrad, context)[1:]
 
 
-def _unplaced(context: CastContext) -> CastContext:
-    """Without places in the workspace: several operands of one role may live at a time."""
-    return replace(context, slots=(None, None))
-
-
 def _by_positions(
     x: Tensor, cast: OperandCast | None, geometry: Geometry, group: int, context: CastContext
 ) -> _ChannelOperand:
     """[N, channels, ...] cast along the channels of each group."""
     if cast is None or cast.ignores_axis:
         made = cast_operand(x.reshape(x.shape[0], -1), cast, 1, context)
-        return _ChannelOperand(made.carrier.reshape(x.shape), made.outer, made.format, made.is_integer)
-    if layout.fits(cast, group):
-        made = cast_operand(layout.channel_rows(x), cast, 0, context)
-        return _ChannelOperand(made.carrier.reshape(x.shape), made.outer, made.format, made.is_integer)
+        return _as_it_lies(made, x)
+    narrowed = layout.ending_with(cast, group)
+    if layout.fits(narrowed, group):
+        made = cast_operand(layout.channel_rows(x), narrowed, 0, context)
+        return _ChannelOperand(made.carrier.reshape(x.shape), made.outer, cast.text, made.is_integer)
     made = cast_operand(layout.positions_by_channels(x).reshape(-1, group), cast, 1, context)
     carrier = made.carrier
     outer = made.outer
@@ -160,24 +157,29 @@ def _by_positions(
 
 
 def _weight_for_fprop(weight: Tensor, site: Site, geometry: Geometry, drawn: Tensor) -> _ChannelOperand:
-    cast, context = site.casts.fprop_weight, _unplaced(weight_context(site, drawn, 1))
+    cast, context = site.casts.fprop_weight, weight_context(site, drawn, 1)
     if cast is None or cast.ignores_axis or cast.is_row:
         made = cast_operand(layout.rows_for_fprop(weight), cast, 1, context)
-        return _ChannelOperand(made.carrier.reshape(weight.shape), made.outer, made.format, made.is_integer)
+        return _as_it_lies(made, weight)
+    if layout.fits(cast, geometry.in_group):
+        matrix = weight.reshape(-1, geometry.taps)  # blocks of input channels, which lie `taps` apart
+        return _as_it_lies(cast_operand(matrix, cast, 0, context), weight)
     made = cast_batch(layout.weight_for_fprop(weight), cast, context)
     values = layout.weight_from_fprop(made.carrier, geometry)
     return _ChannelOperand(values, made.outer, made.format, made.is_integer)
 
 
 def _weight_for_dgrad(weight: Tensor, site: Site, geometry: Geometry, drawn: Tensor) -> _ChannelOperand:
-    cast, context = site.casts.dgrad_weight, _unplaced(weight_context(site, drawn, 0))
+    cast, context = site.casts.dgrad_weight, weight_context(site, drawn, 0)
     if cast is None or cast.ignores_axis:
         made = cast_operand(layout.rows_for_fprop(weight), cast, 1, context)
-        return _ChannelOperand(made.carrier.reshape(weight.shape), made.outer, made.format, made.is_integer)
+        return _as_it_lies(made, weight)
     if cast.is_row:
         made = cast_operand(layout.rows_for_dgrad(weight, geometry), cast, 1, context)
         values = layout.rows_from_dgrad(made.carrier, geometry)
         return _ChannelOperand(values, made.outer, made.format, made.is_integer)
+    if layout.fits(cast, geometry.out_group):
+        return _as_it_lies(cast_operand(weight.flatten(1), cast, 0, context), weight)
     made = cast_batch(layout.weight_for_dgrad(weight, geometry), cast, context)
     values = layout.weight_from_dgrad(made.carrier, geometry)
     return _ChannelOperand(values, made.outer, made.format, made.is_integer)
@@ -187,7 +189,7 @@ def _gradients(
     g_c: Tensor, site: Site, geometry: Geometry, drawn: Tensor, needs_x: bool, needs_w: bool
 ) -> tuple[_ChannelOperand | None, _ChannelOperand | None]:
     """The output's gradient as dgrad's operand, along channels, and as wgrad's, along batch and positions."""
-    context = _unplaced(grad_context(site, drawn))
+    context = grad_context(site, drawn)
     dgrad, wgrad = site.casts.dgrad_grad_output, site.casts.wgrad_grad_output
     if needs_x and needs_w:
         if dgrad == wgrad and (dgrad is None or dgrad.ignores_axis):
@@ -219,35 +221,53 @@ def _along_positions(g_c: Tensor, cast: OperandCast | None, context: CastContext
     return _ChannelOperand(layout.from_positions(made.carrier, g_c), made.outer, made.format, made.is_integer)
 
 
-def _input_gradient(ctx: Any, g: _ChannelOperand, weight: Tensor, drawn: Tensor) -> Tensor:
-    site, geometry, arguments = ctx.site, ctx.geometry, ctx.arguments
-    w = _weight_for_dgrad(weight.to(site.state.compute_dtype), site, geometry, drawn)
-    _announce(site, "dgrad", g, w)
-    like = g.values.new_empty(()).expand(ctx.shape)  # only its shape is read
-    mask = (True, False, False)
-    dtype = layout.wide_dtype(g.is_integer and w.is_integer, geometry.out_group * geometry.taps)
-    dx = exactly(
-        torch.ops.aten.convolution_backward,
-        g.values.to(dtype), like.to(dtype), w.values.to(dtype), None, *arguments.positional(), mask,
-    )[0].float()  # fmt: skip
-    return layout.scaled_by(dx, g.outer, layout.by_channel(w.outer, dx))
+_Pair = tuple[_ChannelOperand | None, _ChannelOperand | None]
 
 
-def _weight_gradient(ctx: Any, g: _ChannelOperand, kept: Kept, weight: Tensor, drawn: Tensor) -> Tensor:
-    site, geometry, arguments = ctx.site, ctx.geometry, ctx.arguments
-    wgrad, saved, shape = site.casts.wgrad_input, ctx.saved_input, ctx.shape
-    made = kept_operand(kept, saved, wgrad, _unplaced(input_context(site, drawn).next()))
+def _kept_input(ctx: Any, kept: Kept, drawn: Tensor) -> _ChannelOperand:
+    """The input of wgrad, in its own layout."""
+    site, saved, wgrad = ctx.site, ctx.saved_input, ctx.site.casts.wgrad_input
+    made = kept_operand(kept, saved, wgrad, input_context(site, drawn, kept="third").next())
     lies = saved.axis == 1 or wgrad is None or wgrad.ignores_axis
-    like = g.values.new_empty(()).expand(shape)
-    x = made.carrier.reshape(shape) if lies else layout.from_positions(made.carrier, like)
-    _announce_formats(site, "wgrad", g.format, made.format)
-    dtype = layout.wide_dtype(made.is_integer and g.is_integer, 1 << 20)
-    dw = exactly(
-        torch.ops.aten.convolution_backward,
-        g.values.to(dtype), x.to(dtype), weight.to(dtype), None, *arguments.positional(), (False, True, False),
-    )[1].float()  # fmt: skip
-    scales = layout.output_scales_of_weight(g.outer, geometry), layout.input_scales_of_weight(made.outer, geometry)
-    return layout.scaled_by(dw, *scales)
+    like = made.carrier.new_empty(()).expand(ctx.shape)
+    values = made.carrier.reshape(ctx.shape) if lies else layout.from_positions(made.carrier, like)
+    return _ChannelOperand(values, made.outer, made.format, made.is_integer)
+
+
+def _products(ctx: Any, dgrad: _Pair, wgrad: _Pair, weight: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    """The gradients of input and weight; in one call where both take the same gradient of the output."""
+    (g, w), (g_w, x), geometry = dgrad, wgrad, ctx.geometry
+    dx = dw = None
+    if g is not None and w is not None and x is not None and g is g_w and w.format == x.format:
+        _announce(ctx.site, "dgrad + wgrad", g, w)
+        dtype = layout.wide_dtype(g.is_integer and w.is_integer, 1 << 20)
+        dx, dw = _backward(ctx, (g.values, x.values, w.values), dtype, (True, True, False))
+    else:
+        if g is not None and w is not None:
+            _announce(ctx.site, "dgrad", g, w)
+            dtype = layout.wide_dtype(g.is_integer and w.is_integer, geometry.out_group * geometry.taps)
+            like = g.values.new_empty(()).expand(ctx.shape)  # only its shape is read
+            dx, _ = _backward(ctx, (g.values, like, w.values), dtype, (True, False, False))
+        if g_w is not None and x is not None:
+            _announce(ctx.site, "wgrad", g_w, x)
+            dtype = layout.wide_dtype(g_w.is_integer and x.is_integer, 1 << 20)
+            _, dw = _backward(ctx, (g_w.values, x.values, weight), dtype, (False, True, False))
+    if dx is not None and g is not None and w is not None:
+        dx = layout.scaled_by(dx, g.outer, layout.by_channel(w.outer, dx))
+    if dw is not None and g_w is not None and x is not None:
+        scales = layout.output_scales_of_weight(g_w.outer, geometry), layout.input_scales_of_weight(x.outer, geometry)
+        dw = layout.scaled_by(dw, *scales)
+    return dx, dw
+
+
+def _backward(
+    ctx: Any, operands: tuple[Tensor, Tensor, Tensor], dtype: torch.dtype, mask: tuple[bool, bool, bool]
+) -> tuple[Tensor | None, Tensor | None]:
+    wide = (operand.to(dtype) for operand in operands)
+    dx, dw, _ = exactly(
+        torch.ops.aten.convolution_backward, *wide, None, *ctx.arguments.positional(), mask
+    )
+    return None if dx is None else dx.float(), None if dw is None else dw.float()
 
 
 def _weight_gradient_unfolded(ctx: Any, g_c: Tensor, kept: Any, weight: Tensor, drawn: Tensor) -> Tensor:
@@ -267,7 +287,7 @@ def _weight_gradient_unfolded(ctx: Any, g_c: Tensor, kept: Any, weight: Tensor, 
         x_MR = columns[:, group].transpose(1, 2).reshape(-1, geometry.reduction)
         contexts = (grad_context(site, drawn).next(), input_context(site, drawn).next())
         left, right = (
-            cast_operand(t.contiguous(), cast, 0, _unplaced(context))
+            cast_operand(t.contiguous(), cast, 0, replace(context, slots=(None, None)))
             for t, cast, context in zip(
                 (g_MK, x_MR), (site.casts.wgrad_grad_output, site.casts.wgrad_input), contexts, strict=True
             )

@@ -7,11 +7,12 @@ channels-last layout) and end with the group; for the weight's gradient they lie
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from ..specs import Granularity, parse_cast
 from ._operand_cast import OperandCast
 
 
@@ -47,9 +48,26 @@ def channel_rows(x: Tensor) -> Tensor:
 
 def fits(cast: OperandCast, extent: int) -> bool:
     """Whether whole blocks of a cast lie within ``extent``, so that the tensor can be cast as it lies."""
-    if not cast.scaled or cast.is_row or cast.tile[0] != 1 or cast.ignores_axis or cast.delayed is not None:
+    if not cast.scaled or cast.is_row or cast.tile[0] != 1 or cast.ignores_axis or cast.transform:
         return False
-    return extent % math.lcm(cast.tile[1], cast.transform or 1) == 0
+    return extent % cast.tile[1] == 0
+
+
+def ending_with(cast: OperandCast, group: int) -> OperandCast:
+    """A cast whose block ends with a group that is smaller: the same numbers, in blocks of the group's size."""
+    outer, reduction = cast.tile
+    if not cast.scaled or cast.transform or cast.is_row or cast.ignores_axis or outer != 1 or group >= reduction:
+        return cast
+    return replace(cast, text=_with_block(cast.text, group), tile=(1, group))
+
+
+def _with_block(text: str, reduction: int) -> str:
+    cast = parse_cast(text)
+    return str(replace(cast, granularity=Granularity("block", 1, reduction)))
+
+
+# Worked out while compiling, not traced: what torch.compiler.assume_constant_result sets.
+_with_block._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
 
 
 def positions_by_channels(x: Tensor) -> Tensor:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ._layer import LayerPrecision
+from dataclasses import replace
+
+from ._layer import OPERANDS, LayerPrecision
 from ._rule import Rule
 
 
@@ -14,11 +16,19 @@ def all_but_the_head(
     Args:
         precision: of every other layer.
         head: of the head; ``None``: the compute dtype.
-        convolutions: of convolutions, where ``precision`` is none that they can have (a scale for each row).
+        convolutions: of convolutions, where they are to have another one; without it, ``precision`` less its transforms:
+            along a convolution's positions a transform needs a copy of the input for every tap of the kernel.
     """
+    plain = _without_transforms(precision)
+    convolutions = convolutions or (plain if plain != precision else None)
     kinds = ("Conv1d", "Conv2d", "Conv3d") if convolutions else ()
     return (
         Rule(head=True, precision=head, required=False),
         *(Rule(type=kind, precision=convolutions, required=False) for kind in kinds),
         Rule(precision=precision, required=False),
     )
+
+
+def _without_transforms(precision: LayerPrecision) -> LayerPrecision:
+    casts = {name: cast for name in OPERANDS if (cast := precision.operand(name)) is not None}
+    return replace(precision, **{name: replace(cast, transform=0, signs="none") for name, cast in casts.items()})
