@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from ._attention import AttentionArguments, composed
 from ._site import ConversionState
@@ -22,6 +22,13 @@ from ._site import ConversionState
 IN_PROJECTION, OUT_PROJECTION = "in_proj", "out_proj"
 _SIGNATURE = inspect.signature(F.multi_head_attention_forward)
 _Arguments = dict[str, Any]
+
+
+def projections_of(path: str, module: nn.Module) -> tuple[str, ...]:
+    """The paths of the projections inside an ``nn.MultiheadAttention``; none of another module."""
+    if not isinstance(module, nn.MultiheadAttention):
+        return ()
+    return tuple(f"{path}.{part}".lstrip(".") for part in (IN_PROJECTION, OUT_PROJECTION))
 
 
 def multi_head_attention_forward(
