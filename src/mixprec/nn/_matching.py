@@ -25,11 +25,13 @@ class Matched:
         rules: the rule of every registered module, by path; a module that none is about is missing.
         alone: why a module is left as it is, by path.
         structure: of the model.
+        reaches: whether a layer or a call may get a cast at all.
     """
 
     rules: Mapping[str, Rule]
     alone: Mapping[str, str]
     structure: Structure
+    reaches: bool
 
 
 def structure_of(model: nn.Module) -> Structure:
@@ -54,7 +56,9 @@ def match_rules(model: nn.Module, recipe: Recipe) -> Matched:
     for rule in recipe.all_rules:
         if rule.required and not any(rule.matches(layer) for layer in (*layers.values(), *calls)):
             raise ValueError(_unmatched(rule, recipe, layers))
-    return Matched(rules, alone, structure)
+    found = (*rules.values(), *(recipe.rule_for(call) for call in calls))
+    reaches = any(rule is not None and rule.precision is not None for rule in found)
+    return Matched(rules, alone, structure, reaches)
 
 
 def _layer(name: str, module: nn.Module, structure: Structure) -> Layer:

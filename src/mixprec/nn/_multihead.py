@@ -93,6 +93,8 @@ def _mask(a: _Arguments, q_NHLD: Tensor, extra: int) -> Tensor | None:
         raise ValueError(
             "multi_head_attention_forward: is_causal was given without attn_mask; pass both, as torch asks"
         )
+    if _takes_the_hint(a):
+        return None
     merged: Tensor | None = None
     if mask is not None:
         merged = _additive(mask)
@@ -102,6 +104,11 @@ def _mask(a: _Arguments, q_NHLD: Tensor, extra: int) -> Tensor | None:
         padding = _additive(padding if padding.dim() == 2 else padding.unsqueeze(0))[:, None, None, :]
         merged = padding if merged is None else merged + padding
     return merged if merged is None or extra == 0 else F.pad(merged, (0, extra))
+
+
+def _takes_the_hint(a: _Arguments) -> bool:
+    """Whether torch trusts ``is_causal`` and looks at no mask."""
+    return bool(a["is_causal"]) and a["key_padding_mask"] is None and not a["need_weights"]
 
 
 def _additive(mask: Tensor) -> Tensor:
@@ -118,7 +125,7 @@ def _attended(
     dropout = a["dropout_p"] if a["training"] else 0.0
     if not a["need_weights"]:
         full = None if mask is None else mask.expand(q.shape[0], 1 if mask.dim() < 4 else mask.shape[1], -1, -1)
-        return F.scaled_dot_product_attention(q, k, v, _rows(full, q), dropout), None
+        return F.scaled_dot_product_attention(q, k, v, _rows(full, q), dropout, _takes_the_hint(a)), None
     qk, pv = (state.casts_of(kind) or state.functional for kind in ("qk", "pv"))
     arguments = AttentionArguments(attn_mask=mask, dropout_p=dropout)
     with torch.autocast(state.device_type, enabled=False):
