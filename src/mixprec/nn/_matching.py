@@ -35,8 +35,12 @@ class Matched:
 
 
 def structure_of(model: nn.Module) -> Structure:
-    """The repeated blocks of a model, seen from the registered types."""
-    return Structure(model, tuple(LAYER_TYPES))
+    """The repeated blocks of a model, seen from what multiplies by weights."""
+    return Structure(model, _is_layer)
+
+
+def _is_layer(module: nn.Module) -> bool:
+    return isinstance(module, tuple(LAYER_TYPES)) or _keeps_weights(module)
 
 
 def match_rules(model: nn.Module, recipe: Recipe) -> Matched:
