@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mixprec import kernels
 from mixprec.nn import convert
 from mixprec.specs import LayerPrecision, Recipe, Rule
 

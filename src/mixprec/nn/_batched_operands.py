@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch.nn.functional as F
@@ -11,6 +12,7 @@ from .. import kernels
 from ._operand import FORMAT_OF_DTYPE, Operand
 from ._operand_cast import OperandCast
 from ._operands import CastContext, cast_operand, operand_of
+from ._weight_cache import Codes
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,24 @@ def cast_batch(x_BRC: Tensor, cast: OperandCast | None, context: CastContext) ->
         return Operand(x_BRC.float() if context.wide else x_BRC, None, FORMAT_OF_DTYPE[x_BRC.dtype])
     stacked = _stacked(x_BRC, cast)
     return _unstacked(cast_operand(stacked, cast, 1, context), x_BRC, cast)
+
+
+def cast_weight_batch(
+    weight: Tensor, matrices: Callable[[], Tensor], cast: OperandCast | None, context: CastContext
+) -> Operand:
+    """As ``cast_batch`` of the ``matrices`` of a weight; from their codes where they were kept since its last update."""
+    state = context.site.state
+    if cast is not None and cast.is_kept:
+        name = f"{context.site.name} {context.element_stream} {cast.text}"
+
+        def make() -> Codes:
+            packed = pack_batch(matrices(), cast, context)
+            return Codes(packed.codes, packed.scales, packed.outer, packed.shape)
+
+        codes = state.weights.codes(weight, name, state.step, make)
+        if codes is not None and codes.shape is not None:
+            return unpack_batch(Packed(codes.codes, codes.scales, codes.outer, codes.shape), cast)
+    return cast_batch(matrices(), cast, context)
 
 
 def pack_batch(x_BRC: Tensor, cast: OperandCast, context: CastContext) -> Packed:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ._autograd import plain_torch
-from ._batched_operands import Packed, cast_batch, one_of, pack_batch, transposed_batch, unpack_batch
+from ._batched_operands import Packed, cast_batch, cast_weight_batch, one_of, pack_batch, transposed_batch, unpack_batch
 from ._engines import Product, multiply
 from ._exact_product import exactly
 from ._linear import grad_context, input_context, product_of, weight_context
@@ -37,12 +37,13 @@ class CastBatchedProduct(OnceFunction):
         with plain_torch(state.device_type):
             a_c, b_c = a_BMK.to(dtype), b_BKN if has_weight else b_BKN.to(dtype)
             a = cast_batch(a_c, casts.fprop_input, _unplaced(input_context(site, drawn)))
-            b = cast_batch(b_c.transpose(1, 2), casts.fprop_weight, _unplaced(weight_context(site, drawn, 1)))
+            b = _second(b_c, casts.fprop_weight, _unplaced(weight_context(site, drawn, 1)), has_weight, transpose=True)
             y_BMN = _run(site, (ctx.where, "fprop"), a, transposed_batch(b), torch.float32 if wide else dtype)
             needs_a, needs_b = ctx.needs_input_grad[:2]
             contexts = _unplaced(input_context(site, drawn).next()), _unplaced(weight_context(site, drawn, 0))
             kept_a = _keep(a_c.transpose(1, 2), casts.wgrad_input, contexts[0]) if needs_b else None
-            kept_b = _keep(b_c, casts.dgrad_weight, contexts[1]) if needs_a else None
+            # A weight is there anyway, and cast again.
+            kept_b = (b_c if has_weight else _keep(b_c, casts.dgrad_weight, contexts[1])) if needs_a else None
         ctx.site, ctx.dtypes = site, (a_BMK.dtype, b_BKN.dtype)
         ctx.shapes = tuple(k.shape if isinstance(k, Packed) else None for k in (kept_a, kept_b))
         ctx.save_for_backward(*_tensors(kept_a), *_tensors(kept_b), drawn)
@@ -61,7 +62,11 @@ class CastBatchedProduct(OnceFunction):
             if ctx.needs_input_grad[0]:
                 g = cast_batch(g_BMN, casts.dgrad_grad_output, _unplaced(context))
                 unplaced = _unplaced(weight_context(site, drawn, 0))
-                b = _kept(kept[3:6], ctx.shapes[1], casts.dgrad_weight, unplaced)
+                b = (
+                    _second(kept[3], casts.dgrad_weight, unplaced, ctx.has_weight, transpose=False)
+                    if ctx.shapes[1] is None
+                    else _kept(kept[3:6], ctx.shapes[1], casts.dgrad_weight, unplaced)
+                )
                 da = _run(site, (ctx.where, "dgrad"), g, transposed_batch(b), dtype).to(ctx.dtypes[0])
             if ctx.needs_input_grad[1]:
                 g = cast_batch(g_BMN.transpose(1, 2), casts.wgrad_grad_output, _unplaced(context.next()))
@@ -69,6 +74,15 @@ class CastBatchedProduct(OnceFunction):
                 sums = torch.float32 if ctx.has_weight else dtype
                 db = _run(site, (ctx.where, "wgrad"), a, transposed_batch(g), sums).to(ctx.dtypes[1])
         return da, db, None, None, None
+
+
+def _second(
+    b_BKN: Tensor, cast: OperandCast | None, context: CastContext, has_weight: bool, *, transpose: bool
+) -> Operand:
+    def matrices() -> Tensor:
+        return b_BKN.transpose(1, 2) if transpose else b_BKN
+
+    return cast_weight_batch(b_BKN, matrices, cast, context) if has_weight else cast_batch(matrices(), cast, context)
 
 
 def _unplaced(context: CastContext) -> CastContext:

@@ -107,7 +107,7 @@ class Conversion:
         self._step_start = StepStart.of(self.state)
         if not self.notes:
             alone = notes_on_left_alone(self._alone, recipe.name) if _has_casts(recipe) else ()
-            self.notes = notes_about(self.model, recipe, self.state) + alone
+            self.notes = notes_about(self.model, recipe, self.state, reaches=matched.reaches) + alone
 
     @property
     def _leaves_all(self) -> bool:

@@ -10,6 +10,7 @@ from torch import Tensor
 from ._autograd import plain_torch
 from ._cast_convolution import CastConvolution
 from ._convolution_arguments import ConvolutionArguments
+from ._convolution_refusals import refuse_convolution_casts
 from ._exact_product import exactly
 from ._once import OnceFunction, once, refuse_transforms
 from ._operands import rounded_to
@@ -71,6 +72,7 @@ class ConvolutionFunction(OnceFunction):
 def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, arguments: ConvolutionArguments, site: Site) -> Tensor:
     """A (transposed) convolution of [N, C, ...] or unbatched [C, ...] input in a site's casts, else the compute dtype."""
     refuse_transforms(site.name, x, weight)
+    refuse_convolution_casts(site.name, site.casts, tuple(weight.shape[2:]))
     batched = x.dim() == weight.dim()
     x = x if batched else x[None]
     y: Any = (

@@ -158,19 +158,14 @@ def weight_operand(w_NK: Tensor, cast: OperandCast | None, axis: int, site: Site
         dtype = state.compute_dtype
         rounded = rounded_to(w_NK, dtype, wide=context.wide, out=context.memory(w_NK))
         return Operand(rounded, None, FORMAT_OF_DTYPE[dtype])
-    cache, name = state.weights, f"{site.name} {axis} {cast.text}"
     # Random casts give new values in every pass, and a history has to see each.
-    key = None if cast.random or cast.delayed is not None or not cast.scaled else cache.key(w_NK, state.step)
-    if key is None:
-        return cast_operand(w_NK, cast, axis, context)
-    shape = padded_shape(w_NK, cast, axis)
-    codes = cache.find(name, key)
-    if codes is None and cache.is_second_use(name, key):
-        codes = Codes(*kernels.quantize(w_NK, cast.text, axis=axis))
-        cache.keep(name, key, codes)
+    codes = None
+    if cast.is_kept:
+        name = f"{site.name} {axis} {cast.text}"
+        codes = state.weights.codes(w_NK, name, state.step, lambda: Codes(*kernels.quantize(w_NK, cast.text, axis=axis)))
     if codes is None:
         return cast_operand(w_NK, cast, axis, context)
-    out = context.memory(w_NK, cast, axis)
+    out, shape = context.memory(w_NK, cast, axis), padded_shape(w_NK, cast, axis)
     carrier = kernels.dequantize(codes.codes, codes.scales, None, cast.text, shape, axis=axis, out=out)
     return operand_of(carrier, codes.outer, cast, axis)
 

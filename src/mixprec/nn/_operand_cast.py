@@ -63,6 +63,11 @@ class OperandCast:
         """Whether it can share the read of a matrix with the cast along the other axis."""
         return self.scaled and self.delayed is None
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether codes of a weight stay good until its next update."""
+        return self.is_fusable and not self.random
+
     @classmethod
     def of(cls, cast: Cast) -> OperandCast:
         """What the GEMM has to know of ``cast``."""

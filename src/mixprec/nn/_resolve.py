@@ -9,7 +9,7 @@ from torch import nn
 
 from ..specs import LossScale, Recipe, auto_recipe
 from ._device import device_of, native_here
-from ._site import SITE, ConversionState
+from ._site import ConversionState
 
 
 def resolve(recipe: Recipe, model: nn.Module) -> Recipe:
@@ -31,7 +31,7 @@ def _device_name(device: torch.device) -> str:
     return {"cpu": "this CPU"}.get(device.type, device.type)
 
 
-def notes_about(model: nn.Module, recipe: Recipe, state: ConversionState) -> tuple[str, ...]:
+def notes_about(model: nn.Module, recipe: Recipe, state: ConversionState, *, reaches: bool) -> tuple[str, ...]:
     """What is told once at conversion: why ``auto`` chose, what an accelerator only emulates, what kept its dtype."""
     notes: list[str] = []
     if recipe.reason:
@@ -40,7 +40,7 @@ def notes_about(model: nn.Module, recipe: Recipe, state: ConversionState) -> tup
     if note is not None:
         notes.append(note)
     low = any(rule.precision is not None for rule in recipe.rules)
-    if low and not any(SITE in vars(module) for module in model.modules()):
+    if low and not reaches:
         notes.append(
             f"recipe {recipe.name} gave no layer of this model a cast: all of it runs in {recipe.compute_dtype}"
         )

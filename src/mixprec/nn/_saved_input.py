@@ -48,38 +48,49 @@ def cast_and_keep(
     Returns:
         The operand; how to read what was kept; ``(codes or values, scales, outer)``.
     """
-    if wgrad is None:
-        return cast_operand(x_MK, fprop, 1, context), _AS_IT_IS, (x_MK, None, None)
-    shape = tuple(padded_shape(x_MK, wgrad, 0))
-    if fprop == wgrad and wgrad.ignores_axis:
+    if wgrad is not None and fprop == wgrad and wgrad.ignores_axis:
         x = cast_operand(x_MK, fprop, 1, context)
-        return x, *_kept_values(x, wgrad, shape)
-    if not wgrad.is_fusable:
-        x = cast_operand(x_MK, fprop, 1, context)
-        return x, *_kept_values(cast_operand(x_MK, wgrad, 0, context.next()), wgrad, shape)
-    random, stream, signs = context.random, context.element_stream, context.sign_streams
-    if fprop is None or not fprop.is_fusable:
-        codes = kernels.quantize(
-            x_MK, wgrad.text, axis=0, random=random, stream=stream + 1, sign_stream=signs[1]
-        )
-        return cast_operand(x_MK, fprop, 1, context), SavedInput(shape, True), codes
-    carrier, outer, *kept = kernels.scaled_quantized(
+        return x, *_kept_values(x, wgrad, tuple(x_MK.shape))
+    if wgrad is None or fprop is None or not (fprop.is_fusable and wgrad.is_fusable):
+        kept = keep(x_MK, wgrad, context.next())
+        return cast_operand(x_MK, fprop, 1, context), *kept
+    carrier, outer, *codes = kernels.scaled_quantized(
         x_MK,
         fprop.text,
         wgrad.text,
-        random=random,
-        stream=stream,
-        sign_streams=signs,
+        random=context.random,
+        stream=context.element_stream,
+        sign_streams=context.sign_streams,
         out=context.memory(x_MK, fprop, 1),
     )
-    return operand_of(carrier, outer, fprop, 1), SavedInput(shape, True), (kept[0], kept[1], kept[2])
+    kept = (codes[0], codes[1], codes[2])
+    return operand_of(carrier, outer, fprop, 1), SavedInput(tuple(padded_shape(x_MK, wgrad, 0)), True), kept
 
 
-def keep_along_rows(x_RC: Tensor, wgrad: OperandCast, context: CastContext) -> tuple[SavedInput, Kept]:
-    """What wgrad will read of a matrix whose reduction runs along axis 1; ``context`` is that of this orientation."""
-    random, stream, signs = context.random, context.element_stream, context.sign_streams[0]
-    codes = kernels.quantize(x_RC, wgrad.text, axis=1, random=random, stream=stream, sign_stream=signs)
-    return SavedInput(tuple(padded_shape(x_RC, wgrad, 1)), True, axis=1), codes
+def keep(
+    x_MK: Tensor, wgrad: OperandCast | None, context: CastContext, axis: Literal[0, 1] = 0
+) -> tuple[SavedInput, Kept]:
+    """What wgrad will read of the input.
+
+    Args:
+        x_MK: in the compute dtype.
+        wgrad: cast along ``axis``; ``None``: the input as it is.
+        context: of the input's second orientation.
+        axis: that the reduction runs along.
+    """
+    if wgrad is None:
+        return _AS_IT_IS, (x_MK, None, None)
+    if not wgrad.is_fusable:
+        return _kept_values(cast_operand(x_MK, wgrad, axis, context), wgrad, tuple(x_MK.shape))
+    codes = kernels.quantize(
+        x_MK,
+        wgrad.text,
+        axis=axis,
+        random=context.random,
+        stream=context.element_stream,
+        sign_stream=context.sign_streams[0],
+    )
+    return SavedInput(tuple(padded_shape(x_MK, wgrad, axis)), True, axis=axis), codes
 
 
 def _kept_values(x: Operand, cast: OperandCast, shape: tuple[int, ...]) -> tuple[SavedInput, Kept]:

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from ..specs import OPERANDS, Recipe
-from ._cast_convolution import refuse_convolution_casts
 from ._class_swap import base_class
+from ._convolution_refusals import refuse_convolution_casts
 from ._function_sites import function_sites
 from ._layer_types import LAYER_TYPES, converted_class
 from ._matching import Matched
-from ._multihead import IN_PROJECTION, OUT_PROJECTION
+from ._multihead import projections_of
 from ._operand_cast import OperandCasts
 from ._operands import history_name
 from ._region import ATTRIBUTE, PATH, region_class
@@ -94,20 +94,15 @@ def _calling_paths(model: nn.Module, matched: Matched) -> list[str]:
     for name, module in model.named_modules():
         if base_class(module) in LAYER_TYPES or name in matched.alone:
             continue
-        if isinstance(module, nn.MultiheadAttention):
-            paths += [f"{name}.{part}".lstrip(".") for part in (IN_PROJECTION, OUT_PROJECTION)]
+        paths += projections_of(name, module)
         if ATTRIBUTE in module.__dict__:
             paths.append(name)
     return paths
 
 
 def _check(name: str, module: nn.Module, casts: OperandCasts) -> None:
-    if not isinstance(module, _CONVOLUTIONS):
-        return
-    if casts.accumulator is not None:
-        raise ValueError(f"{name}: a narrow accumulator is emulated for matrix products, not for convolutions")
-    operands = tuple((operand, getattr(casts, operand)) for operand in OPERANDS)
-    refuse_convolution_casts(name, operands, module.kernel_size)
+    if isinstance(module, _CONVOLUTIONS):
+        refuse_convolution_casts(name, casts, module.kernel_size)
 
 
 def _keep_histories(state: ConversionState, sites: Iterable[Site], device: torch.device) -> None:

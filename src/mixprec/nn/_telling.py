@@ -30,7 +30,7 @@ def product(
 def plain_product(state: ConversionState, where: str, gemm: str, engine: str) -> AbstractContextManager[None]:
     """What runs inside is one GEMM of operands in the compute dtype."""
     name = FORMAT_OF_DTYPE[state.compute_dtype]
-    return product(state, where, gemm, (name, name), engine)
+    return product(state, where, gemm, (name, name), engine if state.is_16bit else "native")
 
 
 def plain(state: ConversionState, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -8,19 +8,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from ._parameter_views import parameter_of
 from ._site import ConversionState
 
 #: The attribute of a tensor that holds chosen matrices of a weight.
 _GATHERED = "_mixprec_gathered_weight"
 Side = Literal["left", "right", "neither"]
-
-
-def parameter_of(t: Tensor) -> nn.Parameter | None:
-    """The parameter that a tensor is, or is a view of."""
-    if type(t) is nn.Parameter:
-        return t
-    base = t._base
-    return base if type(base) is nn.Parameter else None
 
 
 def is_weight(t: Tensor) -> bool:
