@@ -1,28 +1,29 @@
-// Between grid values, their codes (sign | exponent | mantissa, or two's complement) and packed bit streams.
+// Between grid values and their codes: sign | exponent | mantissa, two's complement, or those of a table.
 #pragma once
 
+#include "bit_stream.h"
 #include "rounding.h"
+#include "table.h"
 
 namespace {
-
-using mixprec::Encoding;
 
 // The exponent field of F's values, shifted by the format's smallest exponent, is the code's. F is float where
 // its subnormals hold no normal value of the format but its own, else double.
 template <class F>
 class FloatCoder {
  public:
-  FloatCoder(const Element& element, const Encoding& encoding)
-      : drop_(L::mantissa - element.mantissa_bits),
-        mantissa_bits_(element.mantissa_bits),
-        first_field_(static_cast<Bits>(element.min_exponent + L::bias - 1) << element.mantissa_bits),
-        sign_(1u << (encoding.bits - 1)),
-        nan_(encoding.nan),
-        infinity_(encoding.infinity),
+  explicit FloatCoder(const Grid& grid)
+      : drop_(L::mantissa - grid.mantissa_bits),
+        mantissa_bits_(grid.mantissa_bits),
+        first_field_(static_cast<Bits>(grid.min_exponent + L::bias - 1) << grid.mantissa_bits),
+        sign_(grid.is_signed ? 1u << (grid.bits - 1) : 0u),
+        body_(grid.is_signed ? sign_ - 1 : 0xffffffffu >> (32 - grid.bits)),
+        nan_(grid.nan_code),
+        infinity_(grid.infinity_code),
         // Where F's exponent range is the format's, the shift gives subnormal codes too.
-        smallest_(element.min_exponent == 1 - L::bias ? F(0) : power_of_two<F>(element.min_exponent)),
-        units_(element.min_exponent == 1 - L::bias ? F(0) : power_of_two<F>(element.mantissa_bits - element.min_exponent)),
-        unit_(power_of_two<double>(element.min_exponent - element.mantissa_bits)) {}
+        smallest_(grid.min_exponent == 1 - L::bias ? F(0) : power_of_two<F>(grid.min_exponent)),
+        units_(grid.min_exponent == 1 - L::bias ? F(0) : power_of_two<F>(grid.mantissa_bits - grid.min_exponent)),
+        unit_(power_of_two<double>(grid.min_exponent - grid.mantissa_bits)) {}
 
   MIXPREC_MEMBER std::uint32_t encode(float value) const {
     const std::uint32_t bits = to_bits(value), magnitude = bits & kMagnitude;
@@ -37,7 +38,7 @@ class FloatCoder {
   }
 
   MIXPREC_MEMBER float decode(std::uint32_t code) const {
-    const std::uint32_t magnitude = code & (sign_ - 1);
+    const std::uint32_t magnitude = code & body_;
     const std::uint64_t field = magnitude >> mantissa_bits_;
     const std::uint64_t mantissa = magnitude & ((1u << mantissa_bits_) - 1);
     const std::uint64_t hidden = std::uint64_t{1} << mantissa_bits_;
@@ -55,18 +56,18 @@ class FloatCoder {
   using Bits = typename L::Bits;
   int drop_, mantissa_bits_;
   Bits first_field_;
-  std::uint32_t sign_, nan_, infinity_;
+  std::uint32_t sign_, body_, nan_, infinity_;
   F smallest_, units_;
   double unit_;
 };
 
 class IntegerCoder {
  public:
-  IntegerCoder(const Element& element, const Encoding& encoding)
-      : mask_((1u << encoding.bits) - 1),
-        sign_(1u << (encoding.bits - 1)),
-        units_(power_of_two<float>(element.mantissa_bits)),
-        unit_(power_of_two<float>(-element.mantissa_bits)) {}
+  explicit IntegerCoder(const Grid& grid)
+      : mask_(0xffffffffu >> (32 - grid.bits)),
+        sign_(1u << (grid.bits - 1)),
+        units_(power_of_two<float>(grid.mantissa_bits)),
+        unit_(power_of_two<float>(-grid.mantissa_bits)) {}
 
   MIXPREC_MEMBER std::uint32_t encode(float value) const {
     const float units = value != value ? 0.0f : value * units_;
@@ -83,88 +84,29 @@ class IntegerCoder {
 };
 
 template <class Coder>
-void encode_with(const Coder& coder, const float* MIXPREC_RESTRICT values, std::int64_t n,
-                 std::uint32_t* MIXPREC_RESTRICT codes) {
+MIXPREC_INLINE void encode_with(const Coder& coder, const float* MIXPREC_RESTRICT values, std::int64_t n,
+                                std::uint32_t* MIXPREC_RESTRICT codes) {
   for (std::int64_t i = 0; i < n; ++i) codes[i] = coder.encode(values[i]);
 }
 
-void encode_run(const Element& element, const Encoding& encoding, const float* values, std::int64_t n,
-                std::uint32_t* codes) {
-  if (encoding.integer) return encode_with(IntegerCoder(element, encoding), values, n, codes);
-  const bool single = element.min_exponent >= -126 && element.mantissa_bits - element.min_exponent <= 127;
-  if (single || element.min_exponent == -126) return encode_with(FloatCoder<float>(element, encoding), values, n, codes);
-  encode_with(FloatCoder<double>(element, encoding), values, n, codes);
+MIXPREC_INLINE void encode_run(const Grid& grid, const float* values, std::int64_t n, std::uint32_t* codes) {
+  if (grid.table) return encode_in_table(*grid.table, values, n, codes);
+  if (grid.integer) return encode_with(IntegerCoder(grid), values, n, codes);
+  const bool single = grid.min_exponent >= -126 && grid.mantissa_bits - grid.min_exponent <= 127;
+  if (single || grid.min_exponent == -126) return encode_with(FloatCoder<float>(grid), values, n, codes);
+  encode_with(FloatCoder<double>(grid), values, n, codes);
 }
 
-template <class Coder>
-void decode_with(const Coder& coder, const std::uint32_t* MIXPREC_RESTRICT codes, std::int64_t n, int bits,
-                 float* MIXPREC_RESTRICT values) {
-  if (bits > 8) {
-    for (std::int64_t i = 0; i < n; ++i) values[i] = coder.decode(codes[i]);
+// The number of each code of a format of at most 8 bits.
+MIXPREC_INLINE void decode_all(const Grid& grid, float* MIXPREC_RESTRICT numbers) {
+  if (grid.table) {
+    for (int i = 0; i < grid.table->size; ++i) numbers[grid.table->codes[i]] = grid.table->values[i];
     return;
   }
-  float table[256];
-  for (std::uint32_t code = 0; code < 1u << bits; ++code) table[code] = coder.decode(code);
-  for (std::int64_t i = 0; i < n; ++i) values[i] = table[codes[i]];
-}
-
-void decode_run(const Element& element, const Encoding& encoding, const std::uint32_t* codes, std::int64_t n,
-                float* values) {
-  if (encoding.integer) return decode_with(IntegerCoder(element, encoding), codes, n, encoding.bits, values);
-  decode_with(FloatCoder<double>(element, encoding), codes, n, encoding.bits, values);
-}
-
-// Four codes of six bits in three bytes.
-MIXPREC_INLINE void write_six_bits(const std::uint32_t* MIXPREC_RESTRICT codes, std::int64_t quads,
-                                   std::uint8_t* MIXPREC_RESTRICT out) {
-  for (std::int64_t i = 0; i < quads; ++i) {
-    const std::uint32_t* c = codes + 4 * i;
-    const std::uint32_t word = c[0] | c[1] << 6 | c[2] << 12 | c[3] << 18;
-    out[3 * i] = static_cast<std::uint8_t>(word);
-    out[3 * i + 1] = static_cast<std::uint8_t>(word >> 8);
-    out[3 * i + 2] = static_cast<std::uint8_t>(word >> 16);
-  }
-}
-
-// A little-endian bit stream of n codes that ends in a whole byte.
-void write_bits(const std::uint32_t* MIXPREC_RESTRICT codes, std::int64_t n, int bits, std::uint8_t* MIXPREC_RESTRICT out) {
-  std::int64_t done = 0;
-  if (bits == 8) {
-    for (; done < n; ++done) out[done] = static_cast<std::uint8_t>(codes[done]);
-  } else if (bits == 4) {
-    for (std::int64_t i = 0; i < n / 2; ++i) out[i] = static_cast<std::uint8_t>(codes[2 * i] | codes[2 * i + 1] << 4);
-    done = n / 2 * 2;
-  } else if (bits == 6) {
-    write_six_bits(codes, n / 4, out);
-    done = n / 4 * 4;
-  }
-  out += done * bits / 8;
-  std::uint64_t pending = 0;
-  int held = 0;
-  for (; done < n; ++done) {
-    pending |= static_cast<std::uint64_t>(codes[done]) << held;
-    for (held += bits; held >= 8; held -= 8, pending >>= 8) *out++ = static_cast<std::uint8_t>(pending);
-  }
-  if (held > 0) *out = static_cast<std::uint8_t>(pending);
-}
-
-void read_bits(const std::uint8_t* MIXPREC_RESTRICT in, std::int64_t n, int bits, std::uint32_t* MIXPREC_RESTRICT codes) {
-  std::int64_t done = 0;
-  if (bits == 8) {
-    for (; done < n; ++done) codes[done] = in[done];
-  } else if (bits == 4) {
-    for (; done < n / 2 * 2; ++done) codes[done] = in[done / 2] >> (done % 2 * 4) & 15u;
-  }
-  in += done * bits / 8;
-  const std::uint64_t mask = (std::uint64_t{1} << bits) - 1;
-  std::uint64_t pending = 0;
-  int held = 0;
-  for (; done < n; ++done) {
-    for (; held < bits; held += 8) pending |= static_cast<std::uint64_t>(*in++) << held;
-    codes[done] = static_cast<std::uint32_t>(pending & mask);
-    pending >>= bits;
-    held -= bits;
-  }
+  const FloatCoder<double> coder(grid);
+  const IntegerCoder integers(grid);
+  for (std::uint32_t code = 0; code < 1u << grid.bits; ++code)
+    numbers[code] = grid.integer ? integers.decode(code) : coder.decode(code);
 }
 
 }  // namespace

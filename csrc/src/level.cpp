@@ -4,9 +4,10 @@
 // Everything that it includes has internal linkage (anonymous namespaces, no standard templates), so that the
 // linker never takes a function built for a newer instruction set than the CPU has.
 
-#include "coder.h"
-#include "elements.h"
-#include "hadamard.h"
+#include "decode.h"
+#include "flat.h"
+#include "narrow.h"
+#include "panels.h"
 
 #ifndef MIXPREC_LEVEL
 #error "MIXPREC_LEVEL names the level that this file is built for"
@@ -17,9 +18,8 @@
 namespace mixprec {
 
 const LevelKernels* MIXPREC_JOIN(MIXPREC_LEVEL, _kernels)() {
-  static constexpr LevelKernels kernels{amax_range,    amax_columns, word_range,    round_all, round_rows,
-                                        round_columns, amax_tiles_of, round_blocks, hadamard_rows, hadamard_panels,
-                                        encode_run, decode_run, write_bits, read_bits};
+  static constexpr LevelKernels kernels{amax_range,      word_range,   amax_units, round_units,
+                                        transform_units, decode_units, narrow_rows};
   return &kernels;
 }
 

@@ -1,5 +1,5 @@
 // What one instruction set's build of the kernels offers to the driver: functions over a part of the work, so
-// that the driver alone knows threads.
+// that the driver alone knows threads and memory.
 #pragma once
 
 #include <cstdint>
@@ -8,75 +8,140 @@
 
 namespace mixprec {
 
-// Elements of a matrix rounded under scales that are known or that a whole row shares.
-struct ElementTask {
-  Matrix x;
-  Element element;
-  Rounding rounding;
-  Random random;
-  double target;              // row scales: what a row's largest magnitude is brought to
-  const float* quant_scales;  // column scales: one per column
-  float quant_scale;          // one for all
-  float* carrier;
-  float* outer;               // row scales: one per row, written
-  bool past_caches;           // large results bypass the caches
-};
-
-// Elements of a matrix rounded under one scale per tile of tile_rows x tile_cols.
-struct BlockTask {
-  Matrix x;
-  Element element;
-  Rounding rounding;
-  Random random;
-  std::int64_t tile_rows, tile_cols;
-  ScaleRule rule;
-  double target;
-  float quant_scale;  // two_level: of the tensor
-  float* carrier;
-  float* block_scales;  // null, or where tile (i, j)'s scale goes: [i * scale_row_stride + j * scale_col_stride]
-  std::int64_t scale_row_stride, scale_col_stride;
-  const std::uint32_t* block_amax;  // null, or magnitude bits of every tile, row by row of tiles
-  bool apply_scale;
-  bool past_caches;
-};
-
-struct HadamardTask {
-  Matrix x;
-  int size;
-  float factor;  // fp32(1 / sqrt(size))
-  const float* signs;
-  bool inverse;
-  float* y;
-  std::int64_t y_cols;
-};
-
-// Rows [row_begin, row_end) and columns [col_begin, col_end); begins lie on tile boundaries.
+// Rows [row_begin, row_end) and columns [col_begin, col_end).
 struct Rect {
   std::int64_t row_begin, row_end, col_begin, col_end;
 };
 
-// Largest block along one axis; buffers on the stack are sized by it.
-constexpr std::int64_t kMaxBlock = 4096;
-// Largest Hadamard transform.
+// The matrix that is rounded, [rows, cols]: x widened to fp32, padded with zeros along the axis, and transformed.
+struct Source {
+  Matrix x;
+  std::int64_t rows, cols;
+  int transform;        // 0, or the size of the transform along `axis`
+  int axis;
+  const float* before;  // per element of a group: what multiplies it before the butterflies (signs)
+  const float* after;   // and after them: fp32(1 / sqrt(size)), with signs for the inverse
+};
+
+// How the scales of tiles come from their largest magnitudes.
+struct Scaling {
+  ScaleKind kind;
+  bool in_carrier;              // whether the carrier is multiplied by the scale; otherwise `outer` tells it
+  std::uint32_t threshold;      // powers of two: a mantissa above it adds one to the exponent
+  std::uint32_t carry;          // added to the mantissa before its carry is read
+  std::int32_t max_exponent;    // of the element
+  bool from_deviation;          // powers of two: from the tile's standard deviation
+  float prescale;
+  double target, second_target;
+  float above;                  // floating: the tensor's quant_scale, or 1
+  Grid grid;                    // floating
+};
+
+// One cast over a matrix.
+struct Task {
+  Source source;
+  Grid grid;
+  Rounding rounding;
+  Random random;
+  bool tiled;                         // whether tiles have scales; otherwise `quantize` is that of all elements
+  std::int64_t tile_rows, tile_cols;  // (1, 1) where there are none
+  Scaling scaling;
+  float quantize;
+  std::uint32_t* tile_amax;           // null, or magnitude bits of every tile: kept by one pass for the next
+  Output out;
+  bool track_amax;                    // whether the rounding pass finds the matrix's largest magnitude too
+  bool past_caches;                   // whether large results bypass the caches
+  // How the matrix is worked through: panels of whole tiles and groups, whose rows are prepared (widened, transformed)
+  // `strip_rows` at a time.
+  std::int64_t panel_rows, panel_cols, strip_rows;
+};
+
+// Memory of one thread for one task; extents in elements. "Tiles" are those of one row of a panel.
+struct Scratch {
+  float* staged;               // strip_rows * panel_cols
+  float* result;               // kPiece
+  float* ones;                 // kPiece, filled by the kernels
+  std::uint32_t* words;        // kPiece + 2 * 32
+  std::uint32_t* code_words;   // kPiece
+  std::uint32_t* column_amax;  // panel_cols
+  std::uint32_t* amax;         // tiles
+  float* tile_scales[6];       // tiles: quantize, scale, outer; and of the choice's other scale
+  float* spread_quantize;      // panel_cols
+  float* spread_scale;         // panel_cols
+  float* elements;             // the choice: panel_cols
+  double* squares;             // sums over tiles: tiles * places_of(task)
+  double* errors[2];           // sums over tiles: tiles
+};
+
+// Elements of a row that are rounded at once; fits the nearest cache.
+constexpr std::int64_t kPiece = 1024;
+
+// One or two tasks over units of the same matrix.
+struct Pass {
+  const Task* tasks;
+  int count;
+  std::int64_t unit_rows, unit_cols;  // whole panels of every task
+  std::int64_t units_across, units;
+};
+
+struct TransformTask {
+  Source source;
+  float* y;  // [source.rows, source.cols]
+  std::int64_t unit_rows, unit_cols, units_across;
+};
+
+// Where the second factor of values lies.
+enum class OuterLayout { none, one, per_row, per_column, per_tile };
+
+struct DecodeTask {
+  const std::uint8_t* codes;
+  std::int64_t row_bytes;
+  Grid grid;
+  std::int64_t rows, cols, tile_rows, tile_cols;
+  const std::uint8_t* scales;  // null where there are none
+  ScaleKind scale_kind;
+  Grid scale_grid;
+  const float* outer;
+  OuterLayout outer_layout;
+  float* values;
+  bool past_caches;
+  std::int64_t panel_rows, panel_cols;  // one row of tiles, whole tiles
+};
+
+struct NarrowTask {
+  const float* a;
+  const float* b;
+  std::int64_t m, k, n;
+  Sums sums;
+  float* out;
+  double* b_panel;  // k * kNarrowCols
+  double* a_panel;  // k * kNarrowRows
+};
+constexpr std::int64_t kNarrowCols = 32, kNarrowRows = 4;
+
+// Whether rows are read more than once: for the choice's errors, or for a deviation.
+static inline bool sums_tiles(const Scaling& scaling) { return scaling.second_target > 0.0 || scaling.from_deviation; }
+
+// Places of a tile, up to the next power of two: its numbers are summed by halving.
+static inline std::int64_t places_of(const Task& task) {
+  std::int64_t places = 1;
+  while (places < task.tile_rows * task.tile_cols) places *= 2;
+  return places;
+}
+
 constexpr int kMaxTransform = 128;
 
 struct LevelKernels {
   std::uint32_t (*amax)(const Matrix& x, std::int64_t begin, std::int64_t end);
-  void (*amax_columns)(const Matrix& x, std::int64_t row_begin, std::int64_t row_end, std::uint32_t* amax);
   void (*word_range)(const Random& random, std::int64_t begin, std::int64_t end, std::uint32_t* words);
-  void (*round_all)(const ElementTask& task, std::int64_t begin, std::int64_t end);
-  void (*round_rows)(const ElementTask& task, std::int64_t row_begin, std::int64_t row_end);
-  void (*round_columns)(const ElementTask& task, std::int64_t row_begin, std::int64_t row_end);
-  std::uint32_t (*amax_blocks)(const BlockTask& task, const Rect& rect, std::uint32_t* block_amax);
-  void (*round_blocks)(const BlockTask& task, const Rect& rect);
-  void (*hadamard_rows)(const HadamardTask& task, std::int64_t row_begin, std::int64_t row_end);
-  void (*hadamard_panels)(const HadamardTask& task, const Rect& rect);
-  void (*encode)(const Element& element, const Encoding& encoding, const float* values, std::int64_t n,
-                 std::uint32_t* codes);
-  void (*decode)(const Element& element, const Encoding& encoding, const std::uint32_t* codes, std::int64_t n,
-                 float* values);
-  void (*write_bits)(const std::uint32_t* codes, std::int64_t n, int bits, std::uint8_t* out);
-  void (*read_bits)(const std::uint8_t* in, std::int64_t n, int bits, std::uint32_t* codes);
+  // Units [begin, end): largest[t] becomes the largest magnitude bits that task t saw.
+  void (*amax_units)(const Pass& pass, std::int64_t begin, std::int64_t end, const Scratch* scratch,
+                     std::uint32_t* largest);
+  void (*round_units)(const Pass& pass, std::int64_t begin, std::int64_t end, const Scratch* scratch,
+                      std::uint32_t* largest);
+  void (*transform_units)(const TransformTask& task, std::int64_t begin, std::int64_t end);
+  void (*decode_units)(const DecodeTask& task, std::int64_t begin, std::int64_t end, float* scratch);
+  void (*narrow_rows)(const NarrowTask& task, std::int64_t row_begin, std::int64_t row_end);
 };
 
 // One of each per build of level.cpp; null where the build has no such level.

@@ -14,7 +14,7 @@
 
 namespace {
 
-using mixprec::Element;
+using mixprec::Grid;
 using mixprec::Rounding;
 
 template <class F>
@@ -54,18 +54,18 @@ struct FloatRounder {
   Bits fraction;    // 2^(32 + M - e): bits of the constant from which e's bits are subtracted
   float zero;       // -0 keeps the sign of a zero, +0 drops it
 
-  explicit FloatRounder(const Element& element) {
-    const int m = element.mantissa_bits;
+  explicit FloatRounder(const Grid& grid) {
+    const int m = grid.mantissa_bits;
     // Nearest and stochastic rounding may pass max_value, which `propagate` must see; one binade more is enough.
     const bool watch = Propagate && R != Rounding::toward_zero;
-    limit = watch ? power_of_two<F>(element.max_exponent + 1) : static_cast<F>(element.max_value);
-    max_value = static_cast<F>(element.max_value);
-    overflow = static_cast<F>(element.overflow);
-    min_exponent = static_cast<Bits>(element.min_exponent + L::bias) << L::mantissa;
+    limit = watch ? power_of_two<F>(grid.max_exponent + 1) : static_cast<F>(grid.max_value);
+    max_value = static_cast<F>(grid.max_value);
+    overflow = static_cast<F>(grid.overflow);
+    min_exponent = static_cast<Bits>(grid.min_exponent + L::bias) << L::mantissa;
     magic = static_cast<Bits>(L::mantissa - m) << L::mantissa;
     spacing = static_cast<Bits>(m) << L::mantissa;
     fraction = static_cast<Bits>(2 * L::bias + 32 + m) << L::mantissa;
-    zero = element.negative_zero ? -0.0f : 0.0f;
+    zero = grid.negative_zero ? -0.0f : 0.0f;
   }
 
   MIXPREC_MEMBER float operator()(float value, std::uint32_t word) const {
@@ -99,11 +99,11 @@ struct IntegerRounder {
   std::uint32_t max_bits;
   std::uint32_t overflow_bits;
 
-  explicit IntegerRounder(const Element& element)
-      : drop(static_cast<std::uint32_t>(23 - element.mantissa_bits)),
+  explicit IntegerRounder(const Grid& grid)
+      : drop(static_cast<std::uint32_t>(23 - grid.mantissa_bits)),
         mask((1u << drop) - 1),
-        max_bits(to_bits(element.max_value)),
-        overflow_bits(to_bits(element.overflow)) {}
+        max_bits(to_bits(grid.max_value)),
+        overflow_bits(to_bits(grid.overflow)) {}
 
   MIXPREC_MEMBER float operator()(float value, std::uint32_t word) const {
     const std::uint32_t bits = to_bits(value);
@@ -123,12 +123,12 @@ struct IntegerRounder {
 enum class Method { integer, single, wide };
 
 // The fastest method that is exact for the format; see the top of this file.
-MIXPREC_INLINE Method method_for(const Element& element) {
-  const int m = element.mantissa_bits;
-  if (element.min_exponent == -126 && m >= 1 && element.negative_zero) return Method::integer;
-  const bool magic_fits = element.max_exponent + 1 + 23 - m <= 127 && m <= 22;
-  const bool spacing_fits = element.min_exponent - m >= -126;
-  const bool fraction_fits = 32 + m - element.min_exponent <= 127 && 32 + m - element.max_exponent - 1 >= -126;
+MIXPREC_INLINE Method method_for(const Grid& grid) {
+  const int m = grid.mantissa_bits;
+  if (grid.min_exponent == -126 && m >= 1 && grid.negative_zero) return Method::integer;
+  const bool magic_fits = grid.max_exponent + 1 + 23 - m <= 127 && m <= 22;
+  const bool spacing_fits = grid.min_exponent - m >= -126;
+  const bool fraction_fits = 32 + m - grid.min_exponent <= 127 && 32 + m - grid.max_exponent - 1 >= -126;
   return magic_fits && spacing_fits && fraction_fits ? Method::single : Method::wide;
 }
 

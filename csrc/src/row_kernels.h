@@ -3,8 +3,12 @@
 #pragma once
 
 #include "rounding.h"
+#include "table.h"
 
 namespace {
+
+// How many neighbours along a row share an entry of `quantize` and `scale`; `all` of them do.
+enum class Spread { all, one, sixteen, thirty_two };
 
 // x, y: n elements; quantize, scale: what elements are multiplied by before and after; words: random words
 // (stochastic only).
@@ -25,15 +29,15 @@ MIXPREC_INLINE void round_run(const Rounder& rounder, const float* MIXPREC_RESTR
 
 // One scale for the run.
 template <class Rounder, bool Stochastic>
-void uniform(const Element& element, const Run1d& run) {
-  const Rounder rounder(element);
+void uniform(const Grid& grid, const Run1d& run) {
+  const Rounder rounder(grid);
   round_run<Rounder, Stochastic>(rounder, run.x, run.y, run.n, *run.quantize, *run.scale, run.words);
 }
 
 // One scale per element.
 template <class Rounder, bool Stochastic>
-void columns(const Element& element, const Run1d& run) {
-  const Rounder rounder(element);
+void columns(const Grid& grid, const Run1d& run) {
+  const Rounder rounder(grid);
   const float* MIXPREC_RESTRICT x = run.x;
   const float* MIXPREC_RESTRICT quantize = run.quantize;
   const float* MIXPREC_RESTRICT scale = run.scale;
@@ -45,8 +49,8 @@ void columns(const Element& element, const Run1d& run) {
 
 // One scale per Width elements, the last block possibly narrower.
 template <class Rounder, bool Stochastic, int Width>
-void fixed_blocks(const Element& element, const Run1d& run) {
-  const Rounder rounder(element);
+void fixed_blocks(const Grid& grid, const Run1d& run) {
+  const Rounder rounder(grid);
   std::int64_t i = 0, block = 0;
   for (; i + Width <= run.n; i += Width, ++block)
     round_run<Rounder, Stochastic>(rounder, run.x + i, run.y + i, Width, run.quantize[block], run.scale[block],
@@ -56,49 +60,58 @@ void fixed_blocks(const Element& element, const Run1d& run) {
                                    Stochastic ? run.words + i : nullptr);
 }
 
-struct RowKernels {
-  void (*uniform)(const Element&, const Run1d&);
-  void (*columns)(const Element&, const Run1d&);
-  void (*blocks16)(const Element&, const Run1d&);
-  void (*blocks32)(const Element&, const Run1d&);
-};
+// One scale per Width elements (0: one for all), numbers of a table.
+template <Rounding R, int Width>
+void in_table(const Grid& grid, const Run1d& run) {
+  const TableSteps steps(*grid.table, R);
+  const auto entry = [](std::int64_t i) { return Width == 0 ? 0 : i / (Width == 0 ? 1 : Width); };
+  for (std::int64_t i = 0; i < run.n; ++i) run.y[i] = run.x[i] * run.quantize[entry(i)];
+  round_in_table(*grid.table, steps, R, run.y, run.n, run.words);
+  for (std::int64_t i = 0; i < run.n; ++i) run.y[i] *= run.scale[entry(i)];
+}
+
+using RowKernel = void (*)(const Grid&, const Run1d&);
 
 template <class Rounder, Rounding R>
-RowKernels row_kernels_of() {
+RowKernel row_kernel_of(Spread spread) {
   constexpr bool s = R == Rounding::stochastic;
-  return {uniform<Rounder, s>, columns<Rounder, s>, fixed_blocks<Rounder, s, 16>, fixed_blocks<Rounder, s, 32>};
+  switch (spread) {
+    case Spread::all: return uniform<Rounder, s>;
+    case Spread::one: return columns<Rounder, s>;
+    case Spread::sixteen: return fixed_blocks<Rounder, s, 16>;
+    default: return fixed_blocks<Rounder, s, 32>;
+  }
 }
 
 template <Rounding R>
-RowKernels row_kernels_for(const Element& element) {
-  const bool propagate = !(element.overflow == element.max_value);
-  switch (method_for(element)) {
-    case Method::integer: return row_kernels_of<IntegerRounder<R>, R>();
-    case Method::wide: return row_kernels_of<FloatRounder<double, R, true>, R>();
+RowKernel table_kernel(Spread spread) {
+  switch (spread) {
+    case Spread::all: return in_table<R, 0>;
+    case Spread::one: return in_table<R, 1>;
+    case Spread::sixteen: return in_table<R, 16>;
+    default: return in_table<R, 32>;
+  }
+}
+
+template <Rounding R>
+RowKernel row_kernel_for(const Grid& grid, Spread spread) {
+  if (grid.table) return table_kernel<R>(spread);
+  switch (method_for(grid)) {
+    case Method::integer: return row_kernel_of<IntegerRounder<R>, R>(spread);
+    case Method::wide: return row_kernel_of<FloatRounder<double, R, true>, R>(spread);
     case Method::single: break;
   }
-  if (propagate) return row_kernels_of<FloatRounder<float, R, true>, R>();
-  return row_kernels_of<FloatRounder<float, R, false>, R>();
+  if (grid.overflow == grid.max_value) return row_kernel_of<FloatRounder<float, R, false>, R>(spread);
+  return row_kernel_of<FloatRounder<float, R, true>, R>(spread);
 }
 
-MIXPREC_INLINE RowKernels row_kernels(const Element& element, Rounding rounding) {
+MIXPREC_INLINE RowKernel row_kernel(const Grid& grid, Rounding rounding, Spread spread) {
   switch (rounding) {
-    case Rounding::toward_zero: return row_kernels_for<Rounding::toward_zero>(element);
-    case Rounding::stochastic: return row_kernels_for<Rounding::stochastic>(element);
+    case Rounding::toward_zero: return row_kernel_for<Rounding::toward_zero>(grid, spread);
+    case Rounding::stochastic: return row_kernel_for<Rounding::stochastic>(grid, spread);
     case Rounding::nearest_even: break;
   }
-  return row_kernels_for<Rounding::nearest_even>(element);
-}
-
-// The same for runs of any block width.
-MIXPREC_INLINE void round_block_run(const RowKernels& kernels, const Element& element, const Run1d& run,
-                                    std::int64_t width) {
-  if (width == 1) return kernels.columns(element, run);
-  if (width == 16) return kernels.blocks16(element, run);
-  if (width == 32) return kernels.blocks32(element, run);
-  for (std::int64_t i = 0, block = 0; i < run.n; i += width, ++block)
-    kernels.uniform(element, {run.x + i, run.y + i, smaller(width, run.n - i), run.quantize + block,
-                              run.scale + block, run.words ? run.words + i : nullptr});
+  return row_kernel_for<Rounding::nearest_even>(grid, spread);
 }
 
 }  // namespace

@@ -1,25 +1,31 @@
 // From largest magnitudes to scales. Arrays, so that the loops vectorise.
 #pragma once
 
-#include "bits.h"
-#include "mixprec/kernels.h"
+#include "level.h"
+#include "rounding.h"
 
 namespace {
 
-using mixprec::ScaleRule;
+using mixprec::ExponentRule;
+using mixprec::ScaleKind;
+using mixprec::Scaling;
 
-// What a block's elements are multiplied by before and after rounding.
-struct ScalePair {
+// One entry per tile: what its elements are multiplied by before and after rounding, and what the carrier is
+// multiplied by to give values (written where that differs between tiles).
+struct TileScales {
   float* quantize;
   float* scale;
+  float* outer;
 };
 
-// quant_scale = min(fp32(target / amax), 2^127), 1 for an all-zero tensor, NaN where amax is not finite.
+MIXPREC_INLINE float quiet_nan() { return from_bits(kInfinity | kQuiet); }
+
+// quant_scale = min(fp32(target / amax), 2^127), 1 where all is zero, NaN where amax is not finite.
 MIXPREC_INLINE float quant_scale(double target, float amax) {
-  if (!(amax <= 0x1.fffffep127f)) return from_bits(kInfinity | kQuiet);
-  if (amax == 0.0f) return 1.0f;
-  const float scale = static_cast<float>(target / static_cast<double>(amax));
-  return scale > kLargestScale ? kLargestScale : scale;
+  float scale = static_cast<float>(target / static_cast<double>(amax));
+  scale = scale > kLargestScale ? kLargestScale : scale;
+  scale = amax == 0.0f ? 1.0f : scale;
+  return amax <= 0x1.fffffep127f ? scale : quiet_nan();
 }
 
 // 2^exponent for exponent in [-127, 127]; 2^-127 is subnormal.
@@ -27,62 +33,81 @@ MIXPREC_INLINE float scale_from_exponent(std::int32_t exponent) {
   return from_bits(exponent == -127 ? 0x00400000u : static_cast<std::uint32_t>(exponent + 127) << 23);
 }
 
-struct ExponentRule {
-  std::uint32_t threshold;  // a mantissa above it adds one
-  std::uint32_t carry;      // added before the exponent is read
-  std::int32_t max_exponent;
-};
-
-MIXPREC_INLINE ExponentRule exponent_rule(ScaleRule rule, const mixprec::Element& element) {
+MIXPREC_INLINE void set_exponent_rule(ExponentRule rule, const Grid& grid, Scaling& scaling) {
   constexpr std::uint32_t never = 0x007fffffu;
-  const std::uint32_t max_mantissa = to_bits(element.max_value) & 0x007fffffu;
-  switch (rule) {
-    case ScaleRule::ceil: return {0, 0, element.max_exponent};
-    case ScaleRule::rceil: return {max_mantissa, 0, element.max_exponent};
-    case ScaleRule::even: return {never, (1u << 22) >> element.mantissa_bits, element.max_exponent};
-    default: return {never, 0, element.max_exponent};
-  }
+  scaling.threshold = never;
+  scaling.carry = 0;
+  scaling.max_exponent = grid.max_exponent;
+  if (rule == ExponentRule::ceil) scaling.threshold = 0;
+  if (rule == ExponentRule::rceil) scaling.threshold = to_bits(grid.max_value) & 0x007fffffu;
+  if (rule == ExponentRule::even) scaling.carry = (1u << 22) >> grid.mantissa_bits;
 }
 
-// amax: magnitude bits. The scale is NaN for a block with a non-finite element; 2^-127 for one of zeros.
-MIXPREC_INLINE void exponent_scales(const std::uint32_t* MIXPREC_RESTRICT amax, std::int64_t n,
-                                    const ExponentRule& rule, float* MIXPREC_RESTRICT quantize,
-                                    float* MIXPREC_RESTRICT scale) {
+// amax: magnitude bits. NaN for a tile with a non-finite element; 2^-127 for one of zeros.
+MIXPREC_INLINE void power_scales(const Scaling& scaling, const std::uint32_t* MIXPREC_RESTRICT amax, std::int64_t n,
+                                 float* MIXPREC_RESTRICT quantize, float* MIXPREC_RESTRICT scale,
+                                 float* MIXPREC_RESTRICT outer) {
   for (std::int64_t i = 0; i < n; ++i) {
     const std::uint32_t a = amax[i];
-    // A subnormal at or above 2^-127 is shifted once to read its mantissa; any below it ends at 2^-127.
-    const std::uint32_t normal = (a < 0x00800000u ? a << 1 : a) & 0x007fffffu;
-    std::int32_t e = static_cast<std::int32_t>(a >> 23) - 127 - rule.max_exponent;
-    e += normal > rule.threshold ? 1 : 0;
-    e += static_cast<std::int32_t>((normal + rule.carry) >> 23);
-    e = a < 0x00400000u ? -127 : e;
-    e = e < -127 ? -127 : e;
+    // A subnormal is an integer times 2^-149, which as a float is normal.
+    const std::uint32_t whole = to_bits(static_cast<float>(static_cast<std::int32_t>(a)));
+    const std::uint32_t normal = a < 0x00800000u ? whole : a;
+    const std::uint32_t mantissa = normal & 0x007fffffu;
+    std::int32_t e = static_cast<std::int32_t>(normal >> 23) - (a < 0x00800000u ? 127 + 149 : 127);
+    e += mantissa > scaling.threshold ? 1 : 0;
+    e += static_cast<std::int32_t>((mantissa + scaling.carry) >> 23);
+    e -= scaling.max_exponent;
+    e = e < -127 || a == 0 ? -127 : e;
     e = e > 127 ? 127 : e;
-    const float nan = from_bits(kInfinity | kQuiet);
-    quantize[i] = a >= kInfinity ? nan : scale_from_exponent(-e);
-    scale[i] = a >= kInfinity ? nan : scale_from_exponent(e);
+    const float power = a >= kInfinity ? quiet_nan() : scale_from_exponent(e);
+    const float inverse = a >= kInfinity ? quiet_nan() : scale_from_exponent(-e);
+    quantize[i] = inverse * scaling.prescale;
+    scale[i] = power;
+  }
+  if (scaling.in_carrier) return;
+  for (std::int64_t i = 0; i < n; ++i) {
+    outer[i] = scale[i] / scaling.prescale;
+    scale[i] = 1.0f;
   }
 }
 
-// Nearest-even rounding of a non-negative value to E4M3, saturating at 448.
-MIXPREC_INLINE float round_scale_e4m3(float value) {
-  const float a = 448.0f < value ? 448.0f : value;
-  std::uint32_t e = to_bits(a) & kInfinity;
-  e = e < (121u << 23) ? (121u << 23) : e;  // smallest normal: 2^-6
-  const float c = from_bits(e + (20u << 23));
-  return (a + c) - c;
+MIXPREC_INLINE void fp32_scales(double target, const std::uint32_t* MIXPREC_RESTRICT amax, std::int64_t n,
+                                float* MIXPREC_RESTRICT quantize, float* MIXPREC_RESTRICT scale,
+                                float* MIXPREC_RESTRICT outer) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    quantize[i] = quant_scale(target, from_bits(amax[i]));
+    scale[i] = 1.0f;
+    outer[i] = 1.0f / quantize[i];
+  }
 }
 
-// The two-level (NVFP4) scale of each block, under the tensor's quant_scale `tensor`.
-MIXPREC_INLINE void two_level_scales(const std::uint32_t* MIXPREC_RESTRICT amax, std::int64_t n, float tensor,
-                                     double target, float* MIXPREC_RESTRICT quantize, float* MIXPREC_RESTRICT scale) {
+// Short floats under the tensor's quant_scale `above`; round_scale: to the scale's grid, saturating.
+template <class RoundScale>
+MIXPREC_INLINE void floating_scales(const RoundScale& round_scale, float above, double target,
+                                    const std::uint32_t* MIXPREC_RESTRICT amax, std::int64_t n,
+                                    float* MIXPREC_RESTRICT quantize, float* MIXPREC_RESTRICT scale) {
   for (std::int64_t i = 0; i < n; ++i) {
-    const float b = from_bits(amax[i]) * tensor;
-    const float s = round_scale_e4m3(static_cast<float>(static_cast<double>(b) / target));
-    scale[i] = s == 0.0f ? 1.0f : s;
-    const float q = tensor / scale[i];
+    const float b = from_bits(amax[i]) * above;
+    float s = round_scale(static_cast<float>(static_cast<double>(b) / target), 0u);
+    s = s == 0.0f ? 1.0f : s;
+    s = b <= 0x1.fffffep127f ? s : quiet_nan();
+    const float q = above / s;
+    scale[i] = s;
     quantize[i] = q > kLargestScale ? kLargestScale : q;
   }
+}
+
+// The scales of n tiles; `outer` is written where the carrier is not multiplied by them.
+MIXPREC_INLINE void tile_scales(const Scaling& scaling, double target, const std::uint32_t* amax, std::int64_t n,
+                                const TileScales& out) {
+  if (scaling.kind == ScaleKind::power) return power_scales(scaling, amax, n, out.quantize, out.scale, out.outer);
+  if (scaling.kind == ScaleKind::fp32) return fp32_scales(target, amax, n, out.quantize, out.scale, out.outer);
+  const float above = scaling.above;
+  if (method_for(scaling.grid) == Method::single)
+    return floating_scales(FloatRounder<float, Rounding::nearest_even, false>(scaling.grid), above, target, amax, n,
+                           out.quantize, out.scale);
+  floating_scales(FloatRounder<double, Rounding::nearest_even, false>(scaling.grid), above, target, amax, n,
+                  out.quantize, out.scale);
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ def shows(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().out
 
 
-COMMANDS = ("compare", "init", "report", "recipes", "formats", "doctor")
+COMMANDS = ("compare", "analyze", "init", "report", "recipes", "formats", "doctor")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -106,6 +106,8 @@ def test_doctor_tells_versions_kernels_and_what_is_native(capsys: pytest.Capture
         (("compare", "gpt", "--seed", "2"), "Unknown option: --seed. Did you mean --seeds"),
         (("compare", "gpt", "--seeds", "two"), 'Invalid value for --seeds: unable to convert "two" into int'),
         (("comapre", "gpt"), 'Unknown command "comapre". Did you mean "compare"'),
+        (("analyze", "none.pt"), "none.pt: No such file or directory"),
+        (("analize", "none.pt"), 'Unknown command "analize". Did you mean "analyze"'),
         (("init", "job"), "ends in .py"),
         (("report", "none"), "none"),
     ],
@@ -146,7 +148,7 @@ def test_an_output_folder_that_cannot_be_made(capsys: pytest.CaptureFixture[str]
 
 def test_formats_and_help_need_no_torch():
     code = "import sys; from mixprec.cli import main; main(sys.argv[1:]); sys.exit('torch' in sys.modules)"
-    for words in (["formats", "e4m3"], ["recipes"], ["compare", "--help"]):
+    for words in (["formats", "e4m3"], ["recipes"], ["compare", "--help"], ["analyze", "--help"]):
         done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, check=False)
         assert done.returncode == 0, (words, done.stderr)
 

@@ -5,8 +5,9 @@ from torch import Tensor
 
 from mixprec.formats import FORMATS, Format, get_format
 
-# Formats that tensors are rounded to; a newly registered one is tested without an edit here.
-ELEMENTS = [name for name, fmt in FORMATS.items() if fmt.has_subnormals and fmt.mantissa_bits > 0] + ["e5m6"]
+# Formats that tensors are rounded to, and those of block scales; a newly registered one is tested without an edit here.
+ELEMENTS = [name for name, fmt in FORMATS.items() if fmt.kind != "exponent" and fmt.signed] + ["e5m6"]
+UNSIGNED = [name for name, fmt in FORMATS.items() if not fmt.signed]
 
 
 def same(a: Tensor, b: Tensor) -> bool:
@@ -30,11 +31,12 @@ def random_fp32(count: int, seed: int) -> Tensor:
 def edges(name: str) -> Tensor:
     """fp32 values at and beside everything special of a format: grid points, midpoints, both ends; both signs."""
     fmt = get_format(name)
-    points = torch.tensor(_grid_sample(fmt), dtype=torch.float64)
+    points = torch.tensor(fmt.grid or _grid_sample(fmt), dtype=torch.float64)
     middles = (points[1:] + points[:-1]) / 2
     near = torch.cat((points, middles, torch.tensor(_ends(fmt), dtype=torch.float64))).float()
     bits = near.view(torch.int32)
-    around = torch.cat((bits, bits + 1, (bits - 1).clamp(min=0)))
+    magnitudes = bits & (2**31 - 1)
+    around = torch.cat((magnitudes, magnitudes + 1, (magnitudes - 1).clamp(min=0)))
     return torch.cat((around, around + torch.tensor(-(2**31)).int())).view(torch.float32)
 
 

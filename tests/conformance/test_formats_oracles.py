@@ -20,13 +20,25 @@ from mixprec.formats import Format, decode, encode, float_format, get_format, ro
 
 Array = npt.NDArray[np.float64]
 
-FORMATS = {
-    name: get_format(name) for name in ("fp32", "bf16", "fp16", "e5m2", "e4m3", "e3m2", "e2m3", "e2m1", "int8", "e8m0")
-} | {
-    "e3m4": get_format("e3m4"),
-    "ieee-e4m3": float_format(4, 3),
-    "e4m3fnuz": float_format(4, 3, bias=8, nan="negative-zero"),
-    "e5m2fnuz": float_format(5, 2, bias=16, nan="negative-zero"),
+NAMES = (
+    "fp32",
+    "bf16",
+    "fp16",
+    "e5m2",
+    "e4m3",
+    "e4m3-ieee",
+    "e4m3fnuz",
+    "e5m2fnuz",
+    "e3m2",
+    "e2m3",
+    "e2m1",
+    "int8",
+    "ue4m3",
+    "ue5m3",
+    "e8m0",
+    "e3m4",
+)
+FORMATS = {name: get_format(name) for name in NAMES} | {
     "e4m3b11fnuz": float_format(4, 3, bias=11, nan="negative-zero"),
 }
 TORCH = {
@@ -47,11 +59,29 @@ ML_DTYPES = {
     "e2m1": ml_dtypes.float4_e2m1fn,
     "e8m0": ml_dtypes.float8_e8m0fnu,
     "e3m4": ml_dtypes.float8_e3m4,
-    "ieee-e4m3": ml_dtypes.float8_e4m3,
+    "e4m3-ieee": ml_dtypes.float8_e4m3,
     "e4m3fnuz": ml_dtypes.float8_e4m3fnuz,
     "e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
     "e4m3b11fnuz": ml_dtypes.float8_e4m3b11fnuz,
 }
+
+
+def gfloat_format(fmt: Format) -> gfloat.FormatInfo:
+    """A float format as gfloat describes one, from its facts."""
+    return gfloat.FormatInfo(
+        fmt.name,
+        fmt.bits,
+        fmt.mantissa_bits + 1,
+        bias=fmt.bias,
+        is_signed=fmt.signed,
+        domain=gfloat.Domain.Extended if fmt.has_infinity else gfloat.Domain.Finite,
+        has_nz=fmt.has_negative_zero,
+        num_high_nans={"ieee": (1 << fmt.mantissa_bits) - 1, "all-ones": 1}.get(fmt.nan, 0),
+        has_subnormals=fmt.has_subnormals,
+        is_twos_complement=False,
+    )
+
+
 GFLOAT = {
     "fp32": oracle_formats.format_info_binary32,
     "bf16": oracle_formats.format_info_bfloat16,
@@ -63,6 +93,9 @@ GFLOAT = {
     "e2m1": oracle_formats.format_info_ocp_e2m1,
     "int8": oracle_formats.format_info_ocp_int8,
     "e8m0": oracle_formats.format_info_ocp_e8m0,
+} | {
+    name: gfloat_format(FORMATS[name])
+    for name in ("e4m3-ieee", "e4m3fnuz", "e5m2fnuz", "ue4m3", "ue5m3", "e4m3b11fnuz")
 }
 
 
@@ -189,7 +222,7 @@ def test_rounding_is_that_of_ml_dtypes_where_there_is_no_nan(name: str):
     assert_same(rounded(name)[~np.isnan(x)], expected[~np.isnan(x)], x[~np.isnan(x)])
 
 
-@pytest.mark.parametrize("name", [name for name in GFLOAT if name not in ("int8", "e8m0")])
+@pytest.mark.parametrize("name", [name for name in GFLOAT if name not in ("int8", "e8m0", "ue4m3", "ue5m3")])
 def test_saturating_is_that_of_gfloat(name: str):
     """The difference: gfloat refuses NaN where the format has none."""
     x = inputs(name)
@@ -199,7 +232,42 @@ def test_saturating_is_that_of_gfloat(name: str):
     assert_same(got, expected, x)
 
 
-@pytest.mark.parametrize("name", ["fp32", "bf16", "fp16", "e5m2", "e4m3"])
+@pytest.mark.parametrize("name", ["ue4m3", "ue5m3"])
+def test_scales_without_sign_are_rounded_as_by_gfloat(name: str):
+    """The difference: gfloat keeps the sign of what is negative, here it is NaN."""
+    x = np.abs(inputs(name))
+    expected = gfloat.round_ndarray(GFLOAT[name], x.astype(np.float64), gfloat.RoundMode.TiesToEven, True)
+    assert_same(np.array([round(FORMATS[name], value) for value in x.tolist()]), expected, x)
+    assert gfloat.round_float(GFLOAT[name], -1.0, gfloat.RoundMode.TiesToEven, True) == -1.0
+    assert math.isnan(round(FORMATS[name], -1.0))
+
+
+def test_int4_is_that_of_ml_dtypes_and_of_gfloat():
+    """The difference: ml_dtypes truncates and wraps around, so it is given whole numbers within the range."""
+    codes = np.arange(16, dtype=np.uint8)
+    values = np.array([decode("int4", code) for code in range(16)])
+    assert np.array_equal(codes.view(ml_dtypes.int4).astype(np.float64), values)
+    x = np.concatenate([inputs("e2m1"), np.arange(-80, 80, dtype=np.float32) / 8])
+    x = np.where(np.isnan(x), np.float32(0), x)
+    got = np.array([round("int4", value) for value in x.tolist()])
+    whole = np.clip(np.rint(x), -8, 7)
+    assert_same(got, whole.astype(ml_dtypes.int4).astype(np.float64), x)
+    as_gfloat = gfloat.FormatInfo(
+        "int4",
+        4,
+        4,
+        bias=-2,
+        is_signed=True,
+        domain=gfloat.Domain.Finite,
+        has_nz=False,
+        num_high_nans=0,
+        has_subnormals=True,
+        is_twos_complement=True,
+    )
+    assert_same(got, gfloat.round_ndarray(as_gfloat, x.astype(np.float64), gfloat.RoundMode.TiesToEven, True), x)
+
+
+@pytest.mark.parametrize("name", ["fp32", "bf16", "fp16", "e5m2", "e4m3", "e4m3-ieee", "e4m3fnuz", "e5m2fnuz"])
 def test_propagating_and_truncating_are_those_of_gfloat(name: str):
     x = inputs(name)
     wide = x.astype(np.float64)
@@ -233,7 +301,9 @@ def test_e8m0_is_that_of_the_oracles_except_ties_and_the_ends():
     assert_same(rounded("e8m0")[inner], even[inner], x[inner])
 
 
-@pytest.mark.parametrize("name", ["bf16", "fp16", "e5m2", "e4m3", "e3m2", "e2m3", "e2m1"])
+@pytest.mark.parametrize(
+    "name", ["bf16", "fp16", "e5m2", "e4m3", "e4m3-ieee", "e4m3fnuz", "e5m2fnuz", "e3m2", "e2m3", "e2m1"]
+)
 def test_stochastic_rounding_is_gfloats_fastest_with_the_bits_complemented(name: str):
     """``r < floor(2**32 f)`` and gfloat's ``f + s / 2**32 >= 1`` are the same for ``s = 2**32 - 1 - r``."""
     fmt = FORMATS[name]
@@ -288,7 +358,7 @@ def test_the_ends_of_e8m0_differ():
     assert other[1] == next_up
 
 
-@pytest.mark.parametrize("name", ["bf16", "fp16", "e5m2", "e4m3"])
+@pytest.mark.parametrize("name", ["bf16", "fp16", "e5m2", "e4m3", "e4m3-ieee", "e4m3fnuz", "e5m2fnuz"])
 def test_the_code_of_nan_is_that_of_ml_dtypes(name: str):
     bits = np.array([np.nan], dtype=np.float32).astype(ML_DTYPES[name])
     assert encode(FORMATS[name], math.nan) == bits.view(np.uint16 if FORMATS[name].bits == 16 else np.uint8)[0]

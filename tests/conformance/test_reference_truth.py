@@ -9,12 +9,14 @@ from torch import Tensor
 
 from mixprec import formats
 from mixprec.formats import Overflow, Rounding
-from mixprec.kernels import Backend, CastParameters, cast_parameters
-from mixprec.kernels.reference._grid import decode, encode, round_to_grid
+from mixprec.kernels import Backend, CastParameters, Draw, ElementParameters, cast_parameters
+from mixprec.kernels._parameters import element_parameters
+from mixprec.kernels.reference._codes import decode, encode
+from mixprec.kernels.reference._grid import round_to_grid
 from mixprec.kernels.reference._philox import element_words
 from mixprec.specs import Cast, Granularity
 
-from .patterns import ELEMENTS, all_16_bit, edges, random_fp32, same
+from .patterns import ELEMENTS, UNSIGNED, all_16_bit, edges, random_fp32, same
 
 SEED, OFFSET = 0x1234_5678_9ABC, 7
 ROUNDINGS = get_args(Rounding)
@@ -23,6 +25,10 @@ OVERFLOWS = get_args(Overflow)
 
 def parameters_of(element: str, rounding: Rounding, overflow: Overflow) -> CastParameters:
     return cast_parameters(Cast(element=element, granularity=Granularity("none"), rounding=rounding, overflow=overflow))
+
+
+def grid_of(element: str) -> ElementParameters:
+    return element_parameters(formats.get_format(element), saturate=False, toward_zero=False)
 
 
 def truth(x: Tensor, element: str, rounding: Rounding, overflow: Overflow, words: Tensor) -> Tensor:
@@ -60,7 +66,7 @@ def expected(source: str, element: str, rounding: Rounding, overflow: Overflow, 
 
 def check(backend: Backend, source: str, element: str, rounding: Rounding, overflow: Overflow, step: int) -> None:
     positions, right = expected(source, element, rounding, overflow, step)
-    got = backend.round(inputs(source, element), parameters_of(element, rounding, overflow), SEED, OFFSET)
+    got = backend.round(inputs(source, element), parameters_of(element, rounding, overflow), Draw(SEED, OFFSET))
     assert same(got[positions], right)
 
 
@@ -90,12 +96,12 @@ def test_rounds_as_the_truth_on_every_16_bit_pattern(
 def test_stochastic_threshold_is_exact(element: str) -> None:
     """Words just below, at and above the threshold; the truth is given the same words."""
     x = torch.cat((edges(element), random_fp32(500, seed=2)))
-    parameters = parameters_of(element, "stochastic", "propagate")
+    grid = grid_of(element)
     fraction = torch.tensor([_fraction(element, v) for v in x.tolist()], dtype=torch.float64)
     threshold = (fraction * 2.0**32).long()
     for shift in (-1, 0, 1):
         words = (threshold + shift).clamp(0, 2**32 - 1)
-        assert same(round_to_grid(x, parameters, words), truth(x, element, "stochastic", "propagate", words))
+        assert same(round_to_grid(x, grid, "stochastic", words), truth(x, element, "stochastic", "propagate", words))
 
 
 def _fraction(element: str, value: float) -> float:
@@ -104,29 +110,42 @@ def _fraction(element: str, value: float) -> float:
     if not abs(value) <= fmt.max_value:
         return 0.5
     lower = abs(formats.round(fmt, value, rounding="toward-zero"))
+    if fmt.grid:
+        beyond = [abs(v) for v in fmt.grid if v * value >= 0 and abs(v) > lower]
+        return (abs(value) - lower) / (min(beyond) - lower) if beyond and abs(value) > lower else 0.0
     exponent = fmt.min_exponent if lower < 2.0**fmt.min_exponent else formats.get_format("fp32").min_exponent
     while 2.0 ** (exponent + 1) <= lower:
         exponent += 1
     return (abs(value) - lower) * 2.0 ** (fmt.mantissa_bits - exponent)
 
 
-@pytest.mark.parametrize("element", ELEMENTS)
+@pytest.mark.parametrize("element", ELEMENTS + UNSIGNED)
 def test_codes_are_those_of_the_truth(element: str) -> None:
-    parameters = parameters_of(element, "nearest-even", "propagate")
-    values = round_to_grid(torch.cat((edges(element), random_fp32(2000, seed=3))), parameters, None)
-    if parameters.nan_code < 0:
+    grid = grid_of(element)
+    x = torch.cat((edges(element), random_fp32(2000, seed=3)))
+    values = round_to_grid(x.abs() if element in UNSIGNED else x, grid, "nearest-even")
+    if grid.nan_code < 0:
+        assert set(encode(values[values.isnan()], grid).tolist()) == {formats.encode(element, 0.0)}
         values = values[~values.isnan()]
-    codes = encode(values, parameters)
+    codes = encode(values, grid)
     assert codes.tolist() == [formats.encode(element, v) for v in values.tolist()]
-    assert same(decode(codes, parameters), values)
+    assert same(decode(codes, grid), values)
 
 
-@pytest.mark.parametrize("element", [e for e in ELEMENTS if formats.get_format(e).bits <= 16])
+@pytest.mark.parametrize("element", [e for e in ELEMENTS + UNSIGNED if formats.get_format(e).bits <= 16])
 def test_every_code_decodes_as_the_truth(element: str) -> None:
     bits = formats.get_format(element).bits
     codes = torch.arange(2**bits)
     right = torch.tensor([formats.decode(element, code) for code in range(2**bits)], dtype=torch.float32)
-    assert same(decode(codes, parameters_of(element, "nearest-even", "saturate")), right)
+    assert same(decode(codes, grid_of(element)), right)
+
+
+@pytest.mark.parametrize("element", UNSIGNED)
+def test_scales_are_rounded_as_the_truth(element: str) -> None:
+    x = torch.cat((edges(element), random_fp32(2000, seed=3))).abs()
+    grid = element_parameters(formats.get_format(element), saturate=True, toward_zero=False)
+    right = truth(x, element, "nearest-even", "saturate", torch.zeros_like(x))
+    assert same(round_to_grid(x, grid, "nearest-even"), right)
 
 
 def test_random_words_are_those_of_the_truth() -> None:

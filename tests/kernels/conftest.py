@@ -3,12 +3,17 @@
 import pytest
 import torch
 
-cpu = pytest.importorskip("mixprec.kernels.cpu", reason="the compiled kernels are not built", exc_type=ImportError)
+try:
+    from mixprec.kernels import cpu
+except ImportError:
+    cpu = None
 
 
-@pytest.fixture(params=cpu.level_names())
+@pytest.fixture(params=cpu.level_names() if cpu else ["none"])
 def level(request: pytest.FixtureRequest) -> str:
     """Every instruction set that this machine has."""
+    if cpu is None:
+        pytest.skip("the compiled kernels are not built")
     return request.param
 
 

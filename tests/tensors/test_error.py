@@ -12,7 +12,19 @@ def sample() -> torch.Tensor:
     return torch.randn(64, 100, generator=torch.Generator().manual_seed(0))
 
 
-@pytest.mark.parametrize("cast", ["mxfp8", "nvfp4 sr", "e4m3[tensor]", "bf16", "mxfp4 rht32"])
+@pytest.mark.parametrize(
+    "cast",
+    [
+        "mxfp8",
+        "nvfp4 sr",
+        "e4m3[tensor]",
+        "bf16",
+        "mxfp4 rht32",
+        "nvfp4 4/6",
+        "nf4[1x64:fp32]",
+        "mxfp4 x3/4 sr rht64-fresh",
+    ],
+)
 def test_figures_are_those_of_fake_quantize(cast: str) -> None:
     x = sample()
     row = error(x, [cast]).rows[0]
@@ -33,6 +45,27 @@ def test_flushed_and_saturated_shares() -> None:
     overflowing = torch.tensor([1e5, 1.0, float("inf")])
     assert error(overflowing, ["fp16"]).rows[0].saturated == pytest.approx(1 / 3)
     assert error(overflowing[:2], ["fp16 saturate"]).rows[0].saturated == pytest.approx(1 / 2)
+
+
+def test_saturation_is_judged_at_both_ends_of_a_table() -> None:
+    x = torch.tensor([7.4, 7.6, -8.4, -8.6, -7.9, 0.2])
+    assert error(x, ["int4"]).rows[0].saturated == pytest.approx(2 / 6)
+    assert error(x, ["int4"]).rows[0].flushed == pytest.approx(1 / 6)
+    assert error(x, ["int4[row]"]).rows[0].saturated == 0.0
+    # Below 8 the floor rule's scale is 1, for int4's largest power of two is 4.
+    assert error(torch.tensor([7.4, 7.6, -7.9, 0.2]), ["int4[row:e8m0]"]).rows[0].saturated == pytest.approx(1 / 4)
+    assert error(torch.tensor([1.2, 1.1, -1.2, 0.01]), ["nf4"]).rows[0].saturated == pytest.approx(2 / 4)
+
+
+def test_a_ratio_keeps_elements_from_saturating() -> None:
+    shares = [error(sample(), [cast]).rows[0].saturated for cast in ("mxfp4", "mxfp4 x3/4", "e4m3[1x32:fp32]")]
+    assert shares[0] > 0.01
+    assert shares[1:] == [0.0, 0.0]
+
+
+def test_a_delayed_scale_is_refused() -> None:
+    with pytest.raises(ValueError, match="one tensor knows nothing"):
+        error(sample(), ["e4m3[tensor] delayed"])
 
 
 def test_limits() -> None:

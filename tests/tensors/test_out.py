@@ -7,10 +7,26 @@ import torch
 
 import mixprec
 from mixprec import kernels
+from mixprec.specs import parse_cast
 
 
 @pytest.mark.parametrize(
-    "cast", ["bf16", "e4m3 sr", "e4m3[tensor]", "e4m3[row]", "mxfp8", "nvfp4", "nvfp4-2d", "mxfp4 sr"]
+    "cast",
+    [
+        "bf16",
+        "e4m3 sr",
+        "e4m3[tensor]",
+        "e4m3[row]",
+        "mxfp8",
+        "nvfp4",
+        "nvfp4-2d",
+        "mxfp4 sr",
+        "mxfp4 x3/4 sr",
+        "e4m3[1x16:fp32]",
+        "e4m3[row:e8m0] rceil",
+        "nvfp4 4/6",
+        "nf4[2x16:fp32] sr",
+    ],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_same_numbers_go_into_out(cast: str, dtype: torch.dtype) -> None:
@@ -29,8 +45,8 @@ def test_every_backend_takes_out(backend: str) -> None:
     except ImportError:
         pytest.skip(f"{backend} is not built here")
     x, out = torch.randn(4, 64), torch.empty(4, 64)
-    parameters = kernels.cast_parameters(mixprec.recipe("mxfp8").rules[-1].precision.fprop_input)
-    carrier, _ = kernel.scaled(x, parameters, 1, 0, 0, out=out)
+    parameters = kernels.cast_parameters(parse_cast("mxfp8 rceil"))
+    carrier, _ = kernel.scaled(x, parameters, 1, kernels.Draw(), out=out)
     assert carrier.data_ptr() == out.data_ptr()
     assert torch.equal(out, kernels.scaled(x, "mxfp8 rceil", axis=1)[0])
 

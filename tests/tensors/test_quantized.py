@@ -6,14 +6,36 @@ import torch
 from mixprec.specs import Cast, parse_cast
 from mixprec.tensors import QuantizedTensor, fake_quantize, quantize
 
-CASTS = ["bf16", "e4m3", "e4m3[tensor]", "e4m3[row]", "mxfp8 rceil", "mxfp6", "mxfp4 sr", "nvfp4", "nvfp4-2d", "mxint8"]
+CASTS = [
+    "bf16",
+    "e4m3",
+    "nf4",
+    "e4m3[tensor]",
+    "e4m3[row]",
+    "e4m3fnuz[row:e8m0] x3/4",
+    "mxfp8 rceil",
+    "mxfp6",
+    "mxfp4 sr",
+    "mxfp4 x3/4 sr",
+    "nvfp4",
+    "nvfp4 4/6",
+    "nvfp4-2d",
+    "mxint8",
+    "e4m3[1x16:fp32]",
+    "e4m3[2x16:fp32] sr",
+    "nf4[1x16:fp32]",
+    "int4[row]",
+    "e2m1[1x16:ue5m3]",
+]
 
 
 def sample(*shape: int) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(0))
 
 
-@pytest.mark.parametrize("cast", [*CASTS, "nvfp4 sr rht16", "mxfp4 ht32"])
+@pytest.mark.parametrize(
+    "cast", [*CASTS, "nvfp4 sr rht16", "mxfp4 ht32", "mxfp4 x3/4 sr rht64-fresh", "int8[row] rht16"]
+)
 @pytest.mark.parametrize("shape", [(), (7,), (3, 40), (2, 3, 33), (0,), (4, 0), (0, 4), (2, 0, 3)])
 def test_codes_give_the_values_of_fake_quantize(cast: str, shape: tuple[int, ...]) -> None:
     x = sample(*shape)
@@ -45,10 +67,47 @@ def test_blocks_lie_along_the_last_axis() -> None:
     assert torch.equal(fake_quantize(x, "mxfp4"), torch.where(x == 1000.0, 768.0, x))
 
 
-def test_a_transform_is_undone() -> None:
+@pytest.mark.parametrize("cast", ["mxfp8 rht32", "mxfp8 ht16", "mxfp8 rht64-fresh", "e4m3[row] rht128-fresh"])
+def test_a_transform_is_undone(cast: str) -> None:
     x = sample(8, 50)
-    difference = (fake_quantize(x, "mxfp8 rht32") - x).norm() / x.norm()
-    assert difference < 0.04
+    for values in (
+        fake_quantize(x, cast, seed=5),
+        quantize(x, cast, seed=5).dequantize(),
+        quantize(x, cast, seed=5, offset=2**40).dequantize(),
+    ):
+        assert (values - x).norm() / x.norm() < 0.04
+
+
+def test_fresh_signs_depend_on_seed_and_offset() -> None:
+    x = sample(4, 64)
+    with pytest.raises(ValueError, match="draws random bits and needs a seed"):
+        quantize(x, "mxfp4 rht32-fresh")
+    kept = [quantize(x, "mxfp4 rht32-fresh", seed=seed, offset=offset) for seed, offset in ((0, 0), (1, 0), (0, 1))]
+    assert len({tuple(q.codes.flatten().tolist()) for q in kept}) == 3
+    assert [(q.seed, q.offset) for q in kept] == [(0, 0), (1, 0), (0, 1)]
+    assert torch.equal(kept[1].dequantize(), fake_quantize(x, "mxfp4 rht32-fresh", seed=1))
+    assert (quantize(x, "mxfp4", seed=7).seed, quantize(x, "mxfp4 rht32", seed=7).seed) == (0, 0)
+
+
+def test_a_delayed_scale_takes_the_amax_that_is_given() -> None:
+    x = torch.tensor([1.0, -8.0, 0.3])
+    assert fake_quantize(x, "e4m3[tensor] delayed", amax=4.0).tolist() == pytest.approx([1.0, -4.0, 0.3], rel=0.06)
+    assert torch.equal(
+        fake_quantize(x, "e4m3[tensor] delayed", amax=torch.tensor(0.0)), fake_quantize(x, "e4m3[tensor]")
+    )
+    for cast in ("e4m3[tensor] delayed(16,recent,2) sr", "e5m2[tensor:e8m0] delayed propagate", "nf4[tensor] delayed"):
+        quantized = quantize(x, cast, seed=1, amax=0.5)
+        assert torch.equal(quantized.dequantize(), fake_quantize(x, cast, seed=1, amax=0.5))
+    out = torch.empty(3)
+    assert fake_quantize(x, "e4m3[tensor] delayed", amax=4.0, out=out).data_ptr() == out.data_ptr()
+
+
+def test_a_delayed_scale_without_amax_is_refused_and_so_is_an_amax_without() -> None:
+    for function in (quantize, fake_quantize):
+        with pytest.raises(ValueError, match="of which one tensor knows nothing: pass amax="):
+            function(sample(4), "e4m3[tensor] delayed")
+        with pytest.raises(ValueError, match="takes its scale from the tensor itself: leave out amax"):
+            function(sample(4), "e4m3[tensor]", amax=1.0)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +120,14 @@ def test_a_transform_is_undone() -> None:
         ("nvfp4-2d", 4.03),
         ("bf16", 16),
         ("e4m3[tensor]", 8),
+        ("e4m3[1x128:fp32]", 8.25),
+        ("e4m3[128x128:fp32]", 8 + 32 / 128**2),
+        ("nf4[1x64:fp32]", 4.5),
+        ("e4m3[row]", 8 + 32 / 256),
+        ("e4m3[row:e8m0]", 8 + 32 / 256),
+        ("int4[row]", 4 + 32 / 256),
+        ("e2m1[1x16:ue4m3]", 4.5),
+        ("mxfp4 rht64", 4.25),
     ],
 )
 def test_bits_per_element(cast: str, bits: float) -> None:
@@ -109,15 +176,39 @@ def test_nan_is_never_hidden() -> None:
     x = torch.tensor([1.0, float("nan"), 3.0])
     assert fake_quantize(x, "e2m1").isnan().tolist() == [False, True, False]
     assert quantize(x, "e4m3").dequantize().isnan().tolist() == [False, True, False]
-    for cast in ("mxfp4", "nvfp4", "e2m1[tensor]", "e4m3[row]"):
+    for cast in (
+        "mxfp4",
+        "nvfp4",
+        "nvfp4 4/6",
+        "e2m1[tensor]",
+        "e4m3[row]",
+        "nf4[1x16:fp32]",
+        "e2m1[1x16:ue5m3]",
+        "int4[tensor:e8m0]",
+    ):
         assert quantize(x, cast).dequantize().isnan().all()
         assert fake_quantize(x, cast).isnan().all()
+    for cast in ("e2m1", "nf4", "int4"):
+        with pytest.raises(ValueError, match="no code for NaN"):
+            quantize(x, cast)
+    assert fake_quantize(x, "int8[tensor] delayed", amax=3.0).isnan().tolist() == [False, True, False]
     with pytest.raises(ValueError, match="no code for NaN"):
-        quantize(x, "e2m1")
+        quantize(x, "int8[tensor] delayed", amax=3.0)
 
 
-@pytest.mark.parametrize("cast", ["bf16", "nvfp4 sr rht16", parse_cast("mxfp8 rceil")])
+@pytest.mark.parametrize(
+    "cast",
+    ["bf16", "nvfp4 sr rht16", "mxfp4 x3/4 sr rht32-fresh", "e4m3[2x16:fp32]", "nvfp4 4/6", parse_cast("mxfp8 rceil")],
+)
 def test_fake_quantize_compiles_whole(cast: str | Cast) -> None:
     compiled = torch.compile(lambda x: fake_quantize(x, cast, seed=3), backend="aot_eager", fullgraph=True)
     x = sample(5, 40)
     assert torch.equal(compiled(x), fake_quantize(x, cast, seed=3))
+
+
+def test_a_delayed_cast_compiles_whole() -> None:
+    def cast(x: torch.Tensor, amax: torch.Tensor) -> torch.Tensor:
+        return fake_quantize(x, "e4m3[tensor] delayed(4)", amax=amax)
+
+    x, amax = sample(5, 40), torch.tensor(1.0)
+    assert torch.equal(torch.compile(cast, backend="aot_eager", fullgraph=True)(x, amax), cast(x, amax))

@@ -1,10 +1,12 @@
-// Rounding tensors to number formats on a CPU: functions on plain pointers.
+// Rounding tensors to number formats on a CPU: functions on plain pointers and structs.
 //
 // This header knows neither Python nor torch, so that another host can link the library. Every function is
 // bit-exact: it uses + - * / on fp32 and fp64 without fused multiply-add, integer operations, compare and
-// select. Results depend on neither the thread count nor the instruction set.
+// select. Results depend on neither the thread count nor the instruction set, nor on the CPU's denormal modes.
 //
-// Matrices are row-major and contiguous, [rows, cols]; outputs are fp32 and never overlap inputs.
+// Matrices are row-major and contiguous, [rows, cols]; outputs never overlap inputs. What is computed is the contract
+// in src/mixprec/kernels/_contract.py; this page says how it is asked for. A request that makes no sense (a block of
+// size 0, an axis other than 0 and 1) throws std::invalid_argument.
 #pragma once
 
 #include <cstdint>
@@ -19,24 +21,39 @@ enum class Rounding { nearest_even, toward_zero, stochastic };
 // What shares a scale.
 enum class Granularity { none, tensor, row, block };
 
-// How a block's scale comes from its largest magnitude. The first four give powers of two (E8M0, OCP MX);
-// two_level gives an E4M3 scale under one fp32 tensor scale (NVFP4).
-enum class ScaleRule { floor, ceil, rceil, even, two_level };
+// What a scale is: fp32, a power of two (E8M0), or a short float of `Cast::scale_grid` (blocks only).
+enum class ScaleKind { none, fp32, power, floating };
+
+// How a power of two comes from the largest magnitude; `quest`: from the standard deviation.
+enum class ExponentRule { floor, ceil, rceil, even, quest };
 
 // Which implementation runs. `plain` is the compiler's baseline for the target (SSE2, NEON, ...).
 enum class Level { plain, avx2, avx512 };
 
-// The grid of an element format. All fields are facts of the format, except `overflow`.
-struct Element {
-  int mantissa_bits;    // stored mantissa bits
-  int min_exponent;     // exponent of the smallest normal value; below it the spacing is constant
-  int max_exponent;     // exponent of the largest finite value
-  float max_value;      // largest finite value
-  float overflow;       // magnitude that replaces one beyond max_value: max_value, infinity or NaN
-  bool negative_zero;   // whether -0 is kept
+// A grid that is a list of numbers, zero among them.
+struct Table {
+  int size;                 // 4 to 256
+  float values[256];        // ascending
+  std::uint8_t codes[256];  // of each
 };
 
-// Key and offset of the random stream: see philox.h for the element's word.
+// A grid of numbers and their codes: facts of a format, except `overflow`.
+struct Grid {
+  int mantissa_bits;            // stored mantissa bits
+  int min_exponent;             // exponent of the smallest normal value; below it the spacing is constant
+  int max_exponent;             // exponent of the largest finite value
+  float max_value;              // largest finite value
+  float overflow;               // what an infinity becomes, and (not toward zero) a rounded magnitude beyond max_value
+  bool negative_zero;           // whether -0 is kept
+  int bits;                     // per code, 2 to 32
+  bool is_signed;               // whether the code has a sign bit
+  bool integer;                 // two's complement of value * 2^mantissa_bits
+  std::uint32_t nan_code;       // 0: none, and a NaN is coded as 0 is
+  std::uint32_t infinity_code;  // of +inf; 0: none
+  const Table* table;           // null, or the numbers instead of all the above but `bits`
+};
+
+// Key and offset of a random stream: see philox.h for the element's word.
 struct Random {
   std::uint64_t seed;
   std::uint64_t offset;
@@ -44,14 +61,19 @@ struct Random {
 
 // How one matrix is brought to a format.
 struct Cast {
-  Element element;
+  Grid grid;
   Rounding rounding;
   Granularity granularity;
   std::int64_t outer;      // block extent across the reduction (granularity block)
   std::int64_t reduction;  // block extent along the reduction (granularity block)
-  ScaleRule rule;
-  double target;           // magnitude to which a block's or tensor's largest value is brought
-  double scale_max;        // two_level: largest block scale (448); otherwise 1
+  ScaleKind scale;
+  ExponentRule rule;     // of powers of two
+  double target;         // magnitude to which the largest value is brought
+  double second_target;  // of the choice between two scales, by squared error; 0: no choice
+  float prescale;        // of powers of two: elements are multiplied by it besides
+  Grid scale_grid;       // of floating scales
+  double scale_limit;    // what the largest block scale is brought to under a tensor scale; 0: no tensor scale
+  int transform;         // 0, or the size of the Hadamard transform along the reduction: 16, 32, 64, 128
 };
 
 struct Matrix {
@@ -61,12 +83,28 @@ struct Matrix {
   std::int64_t cols;
 };
 
-// Where a scaled cast writes. value = carrier * outer.
-struct Scaled {
-  float* carrier;        // [rows, cols]
-  float* outer;          // one value; or one per outer index for granularity row
-  float* block_scales;   // optional (null): one value per block, [outer tiles, reduction tiles]
-  bool apply_scale;      // false: the carrier holds grid values, not multiplied by their block's scale
+// Random bits of one cast.
+struct Draw {
+  Random elements;
+  bool flips;    // whether the transform flips signs first
+  Random signs;  // bit 0 of the word of element j of this stream is the sign of element j of a group
+};
+
+// Where one cast's results go: into `carrier` (value = carrier * outer), or into `codes` and `scales`. The matrix
+// that is rounded is x, padded with zeros along the axis to a multiple of the transform.
+struct Output {
+  float* carrier;        // null, or [rows, cols] of that matrix
+  std::uint8_t* codes;   // null, or [rows, packed_bytes(cols)]
+  std::uint8_t* scales;  // with codes: one per block, laid out as the matrix is; null where blocks have no such codes
+  float* outer;          // one value; one per row (granularity row, axis 1) or column (axis 0); one per block (fp32)
+};
+
+// One cast of a matrix. `axis` (0 or 1) is the axis that the reduction runs along.
+struct Job {
+  Cast cast;
+  int axis;
+  Draw draw;
+  Output out;
 };
 
 // How to run: the number of threads (1 opens no parallel region) and the implementation.
@@ -91,50 +129,46 @@ float amax(const Matrix& x, const Run& run);
 // The random words of elements [0, n).
 void random_words(const Random& random, std::int64_t n, std::uint32_t* words, const Run& run);
 
-// Rounds every element on its own: carrier[i] = round(x[i]).
-void round(const Matrix& x, const Cast& cast, const Random& random, float* carrier, const Run& run);
-
-// Scales and rounds. `axis` (0 or 1) is the axis that the reduction runs along. `out.outer` holds 1, rows
-// (row, axis 1) or cols (row, axis 0) values.
-void scaled(const Matrix& x, const Cast& cast, int axis, const Random& random, const Scaled& out, const Run& run);
-
-// As scaled(axis 1) to `along_cols` and scaled(axis 0) to `along_rows`, reading x once per tile.
-void scaled_both(const Matrix& x, const Cast& cast_cols, const Random& random_cols, const Scaled& along_cols,
-                 const Cast& cast_rows, const Random& random_rows, const Scaled& along_rows, const Run& run);
-
-// Orthonormal Hadamard transform of consecutive groups of `size` (16, 32, 64, 128) along `axis`; x is padded
-// with zeros to whole groups, so y has ceil(extent / size) * size there. `signs` (null or `size` values of
-// +-1) multiply first. With `inverse` they multiply last.
-void hadamard(const Matrix& x, int size, const float* signs, int axis, bool inverse, float* y, const Run& run);
-
-// --- codes -----------------------------------------------------------------------------------------------
-
-// How a grid value is stored.
-struct Encoding {
-  int bits;               // per code, 2 to 32
-  bool integer;           // two's complement of value * 2^mantissa_bits
-  std::uint32_t nan;      // magnitude code of NaN (0 where the format has none)
-  std::uint32_t infinity; // magnitude code of infinity (0 where the format has none)
-};
-
 // Bytes of one packed row of n codes: little-endian bit stream, whole bytes.
 std::int64_t packed_bytes(std::int64_t n, int bits);
 
-// Packs grid values [rows, cols]; with `transpose` the packed rows are the columns of `values`.
-void pack(const float* values, std::int64_t rows, std::int64_t cols, bool transpose, const Element& element,
-          const Encoding& encoding, std::uint8_t* codes, const Run& run);
+// Scales and rounds. Reads x once, or twice where the tensor's largest magnitude is needed first.
+void scaled(const Matrix& x, const Job& job, const Run& run);
 
-// The reverse of pack.
-void unpack(const std::uint8_t* codes, std::int64_t rows, std::int64_t cols, bool transpose,
-            const Element& element, const Encoding& encoding, float* values, const Run& run);
+// Two casts of one matrix in the same passes over it.
+void scaled_both(const Matrix& x, const Job& first, const Job& second, const Run& run);
 
-// Block scales as bytes: E8M0 (exponent + 127, 255 for NaN), or E4M3 for the rule two_level.
-void encode_scales(const float* scales, std::int64_t n, ScaleRule rule, std::uint8_t* codes);
-void decode_scales(const std::uint8_t* codes, std::int64_t n, ScaleRule rule, float* scales);
+// As scaled, of a cast with granularity tensor, under the scale of a given amax (0: x's own); returns x's amax, found
+// in the same pass.
+float delayed(const Matrix& x, const Job& job, float amax, const Run& run);
 
-// values[r, c] = (values[r, c] * its block's scale) * outer, laid out as by scaled(). `block_scales` is read for
-// granularity block only.
-void apply_scales(float* values, std::int64_t rows, std::int64_t cols, const Cast& cast, int axis,
-                  const float* block_scales, const float* outer, const Run& run);
+// Orthonormal Hadamard transform of consecutive groups of `size` (16, 32, 64, 128) along `axis`; x is padded
+// with zeros to whole groups, so y has ceil(extent / size) * size there. Signs of `draw` multiply first; with
+// `inverse` they multiply last.
+void hadamard(const Matrix& x, int size, int axis, bool inverse, const Draw& draw, float* y, const Run& run);
+
+// What `scaled` left: codes of a matrix [rows, cols], codes of the blocks' scales (or null), outer (or null).
+struct Stored {
+  const std::uint8_t* codes;
+  const std::uint8_t* scales;
+  const float* outer;
+  std::int64_t rows, cols;
+};
+
+// values = (element * scale) * outer; without outer, the carrier.
+void dequantize(const Stored& stored, const Cast& cast, int axis, float* values, const Run& run);
+
+// A narrow accumulator: see narrow_product.
+struct Sums {
+  int mantissa_bits;  // 1 to 22
+  bool nearest;       // to nearest even; otherwise toward zero
+  std::int64_t promote_every;
+};
+
+// out[m, n] of fp32 matrices a[M, K] and b[K, N]: products are added one by one, in the order of K, to an accumulator
+// whose significand is rounded to `mantissa_bits` each time; after every `promote_every` products (0: never) it is
+// added to an fp32 total and starts at zero again.
+void narrow_product(const float* a, const float* b, std::int64_t m, std::int64_t k, std::int64_t n, const Sums& sums,
+                    float* out, const Run& run);
 
 }  // namespace mixprec

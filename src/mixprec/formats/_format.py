@@ -83,7 +83,7 @@ class Format:
 
     @cached_property
     def min_exponent(self) -> int:
-        """Exponent of the smallest normal value; below it the spacing is constant. Of a table: of its smallest value."""
+        """Exponent of the smallest normal value, below which the spacing is constant (a table's: of its smallest)."""
         if self.kind == "table":
             return math.frexp(self.min_subnormal)[1] - 1
         if self.kind == "integer":
@@ -106,7 +106,7 @@ class Format:
 
     @property
     def min_normal(self) -> float:
-        """The smallest normal value (an integer's: 1.0, below it precision falls bit by bit; a table's: its smallest)."""
+        """The smallest normal value (an integer's: 1.0, below which precision falls; a table's: its smallest)."""
         if self.kind == "table":
             return self.min_subnormal
         return 2.0**self.min_exponent
@@ -158,7 +158,9 @@ def _table_contradiction(fmt: Format) -> str:
     """Say what is wrong with a table's literal, or nothing."""
     grid = fmt.grid
     if not 2 < len(grid) <= 256 or len(set(grid)) != len(grid) or len(grid) & (len(grid) - 1):
-        return f"a table of {len(grid)} values, {len(set(grid))} of them distinct; expected 4, 8, ... or 256, all distinct"
+        return (
+            f"a table of {len(grid)} values, {len(set(grid))} of them distinct; expected 4, 8, ... or 256 distinct ones"
+        )
     if 0.0 not in grid or not grid[0] < 0 < grid[-1]:
         return "a table needs zero, negative and positive values"
     if any(value != _as_fp32(value) for value in grid):
@@ -167,8 +169,8 @@ def _table_contradiction(fmt: Format) -> str:
         return f"max_value is {fmt.max_value}, but the largest magnitude of both signs is {min(grid[-1], -grid[0])}"
     if any(Fraction(a + b) != Fraction(a) + Fraction(b) for a, b in itertools.pairwise(grid)):
         return "neighbours lie so far apart that fp64 cannot hold their middle"
-    facts = (fmt.exponent_bits, fmt.mantissa_bits, fmt.bias, fmt.has_infinity, fmt.nan, fmt.has_negative_zero, fmt.signed)
-    if facts != (0, 0, 0, False, "none", False, True):
+    widths = (fmt.exponent_bits, fmt.mantissa_bits, fmt.bias)
+    if widths != (0, 0, 0) or fmt.has_infinity or fmt.nan != "none" or fmt.has_negative_zero or not fmt.signed:
         return "a table has no exponent, mantissa, bias, infinity, NaN or -0, and is signed"
     return ""
 

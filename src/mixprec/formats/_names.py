@@ -15,13 +15,15 @@ def unknown_name(kind: str, got: str, known: Iterable[str]) -> ValueError:
         known: the names that exist, in the order in which they are to be listed.
 
     Returns:
-        A ``ValueError`` that names what was got, what was expected and the nearest name, if one is near.
+        A ``ValueError`` that names what was got, what was expected and the nearest name, if one is near, or two that
+        are very near.
 
     Example:
         >>> print(unknown_name("format", "e4m4", ["e5m2", "e4m3"]))
         unknown format 'e4m4': expected one of e5m2, e4m3; did you mean 'e4m3'?
     """
     names = list(known)
-    near = difflib.get_close_matches(got.lower(), names, n=1, cutoff=0.6)
-    offer = f"; did you mean '{near[0]}'?" if near else ""
+    near = difflib.get_close_matches(got.lower(), names, n=2, cutoff=0.8)
+    near = near or difflib.get_close_matches(got.lower(), names, n=1, cutoff=0.6)
+    offer = "; did you mean " + " or ".join(f"'{name}'" for name in near) + "?" if near else ""
     return ValueError(f"unknown {kind} '{got}': expected one of {', '.join(names)}{offer}")

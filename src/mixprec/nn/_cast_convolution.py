@@ -14,10 +14,10 @@ from ._convolution_arguments import ConvolutionArguments
 from ._convolution_layout import Geometry
 from ._convolution_operands import (
     ChannelOperand,
-    along_channels,
-    gradient_for_wgrad,
-    keep_input,
+    gradients,
+    input_operand,
     kept_input,
+    unfolds,
     unplaced,
     weight_for_dgrad,
     weight_for_fprop,
@@ -39,18 +39,13 @@ class CastConvolution(OnceFunction):
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, arguments: ConvolutionArguments, site: Site
     ) -> Tensor:
-        state, casts = site.state, site.casts
+        state = site.state
         drawn, dtype = state.current.drawn, state.compute_dtype
         geometry = Geometry.of(weight, arguments.groups)
         ctx.where = site.name or state.where()
         with plain_torch(state.device_type):
             x_c = x.to(dtype)
-            ctx.saved_input, kept = None, (None, None, None)
-            if ctx.needs_input_grad[1] and _unfolds(site):
-                kept = (x_c, None, None)
-            elif ctx.needs_input_grad[1]:
-                ctx.saved_input, kept = keep_input(x_c, geometry, site, drawn)
-            a = along_channels(x_c, casts.fprop_input, geometry, input_context(site, drawn))
+            a, ctx.saved_input, kept = input_operand(x_c, geometry, site, drawn, keeps=ctx.needs_input_grad[1])
             b = weight_for_fprop(weight, geometry, site, drawn)
             wide = layout.wide_dtype(a.is_integer and b.is_integer, geometry.reduction)
             operands = (a.values.to(wide), b.values.to(wide), None)
@@ -74,24 +69,21 @@ class CastConvolution(OnceFunction):
         dx = dw = db = None
         with plain_torch(site.state.device_type):
             g_c = grad.to(site.state.compute_dtype)
-            if needs_x:
-                dx = _input_gradient(ctx, g_c, weight, drawn).to(site.state.compute_dtype).to(ctx.dtypes[0])
-            if needs_w:
-                make = _weight_gradient_unfolded if _unfolds(site) else _weight_gradient
-                dw = make(ctx, g_c, (kept[0], kept[1], kept[2]), weight, drawn).to(weight.dtype)
+            g, g_wgrad = gradients(g_c, ctx.geometry, site, drawn, (needs_x, needs_w and not unfolds(site)))
+            if g is not None:
+                dx = _input_gradient(ctx, g, weight, drawn).to(site.state.compute_dtype).to(ctx.dtypes[0])
+            of_input = (kept[0], kept[1], kept[2])
+            if g_wgrad is not None:
+                dw = _weight_gradient(ctx, g_wgrad, of_input, weight, drawn).to(weight.dtype)
+            elif needs_w:
+                dw = _weight_gradient_unfolded(ctx, g_c, of_input, weight, drawn).to(weight.dtype)
             if needs_b:
                 db = g_c.float().sum([0, *range(2, g_c.dim())]).to(ctx.dtypes[1])
         return dx, dw, db, None, None
 
 
-def _unfolds(site: Site) -> bool:
-    """Whether wgrad has a transform: along positions it cancels only once each tap has its own copy of the input."""
-    return any(c is not None and c.transform > 0 for c in (site.casts.wgrad_input, site.casts.wgrad_grad_output))
-
-
-def _input_gradient(ctx: Any, g_c: Tensor, weight: Tensor, drawn: Tensor) -> Tensor:
+def _input_gradient(ctx: Any, g: ChannelOperand, weight: Tensor, drawn: Tensor) -> Tensor:
     site, geometry = ctx.site, ctx.geometry
-    g = along_channels(g_c, site.casts.dgrad_grad_output, geometry, grad_context(site, drawn))
     w = weight_for_dgrad(weight, geometry, site, drawn)
     shape = list(ctx.shape)
     x = g.values.new_empty(()).expand(shape)  # only its shape is read
@@ -99,11 +91,11 @@ def _input_gradient(ctx: Any, g_c: Tensor, weight: Tensor, drawn: Tensor) -> Ten
     return layout.scaled_by(dx, g.outer, layout.by_channel(w.outer, dx))
 
 
-def _weight_gradient(ctx: Any, g_c: Tensor, kept: Kept, weight: Tensor, drawn: Tensor) -> Tensor:
+def _weight_gradient(ctx: Any, g: ChannelOperand, kept: Kept, weight: Tensor, drawn: Tensor) -> Tensor:
     site, geometry = ctx.site, ctx.geometry
-    g = gradient_for_wgrad(g_c, geometry, site, drawn)
-    x = kept_input(kept, ctx.saved_input, geometry, g_c.new_empty(()).expand(ctx.shape), site, drawn)
-    positions = g_c.numel() // max(g_c.shape[1], 1)
+    like = g.values.new_empty(()).expand(ctx.shape)
+    x = kept_input(kept, ctx.saved_input, geometry, like, site, drawn)
+    positions = g.values.numel() // max(g.values.shape[1], 1)
     dw = _gradient(ctx, "wgrad", g, x, (g.values, x.values, weight), positions)
     scales = layout.output_scales_of_weight(g.outer, geometry), layout.input_scales_of_weight(x.outer, geometry)
     return layout.scaled_by(dw, *scales)

@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ._operand_cast import OperandCast
+
 
 @dataclass(frozen=True)
 class Geometry:
@@ -40,7 +42,19 @@ class Geometry:
         return self.in_group * self.taps
 
 
+def fits(cast: OperandCast, extent: int) -> bool:
+    """Whether whole blocks of a cast lie within ``extent``, so that the tensor can be cast as it lies."""
+    if not cast.scaled or cast.is_row or cast.tile[0] != 1 or cast.ignores_axis or cast.delayed is not None:
+        return False
+    return extent % math.lcm(cast.tile[1], cast.transform or 1) == 0
+
+
 # --- activations and gradients ----------------------------------------------------------------------
+
+
+def channel_rows(x: Tensor) -> Tensor:
+    """[N, C, ...] as [N * C, positions], as it lies."""
+    return x.reshape(x.shape[0] * x.shape[1], -1)
 
 
 def positions_by_channels(x: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .. import kernels
 from ._autograd import plain_torch
+from ._clipping import passed_on, trusted
 from ._engines import Product, engine_name, multiply
 from ._once import OnceFunction, once, refuse_transforms
 from ._operand import FORMAT_OF_DTYPE, Operand
@@ -58,15 +59,17 @@ class LinearFunction(OnceFunction):
             w = weight_operand(weight_NK, casts.fprop_weight, 1, site, drawn)
             product = product_of(site, state.compute_dtype)
             y_MN = run(site, (ctx.where, "fprop"), x, transposed(w), product, _bias(bias_N, site))
+            clipping = casts.fprop_input if ctx.needs_input_grad[0] else None
+            bits = trusted(x_c, clipping, context) if clipping is not None and clipping.clips else None
         ctx.site, ctx.dtypes = site, (x_MK.dtype, None if bias_N is None else bias_N.dtype)
-        ctx.save_for_backward(*kept, weight_NK, drawn)
+        ctx.save_for_backward(*kept, weight_NK, drawn, bits)
         return y_MN
 
     @staticmethod
     @once
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]  # the decorator's types are open
         (grad_MN,) = grad_outputs
-        *kept, weight_NK, drawn = ctx.saved_tensors
+        *kept, weight_NK, drawn, bits = ctx.saved_tensors
         site, (x_dtype, bias_dtype) = ctx.site, ctx.dtypes
         casts, dtype = site.casts, site.state.compute_dtype
         needs_x, needs_w, needs_b = ctx.needs_input_grad[:3]
@@ -77,16 +80,28 @@ class LinearFunction(OnceFunction):
             if g is not None:
                 w = weight_operand(weight_NK, casts.dgrad_weight, 0, site, drawn)
                 product = product_of(site, dtype, held_in_fp32=x_dtype == torch.float32)
-                dx = run(site, (ctx.where, "dgrad"), g, w, product).to(x_dtype)
+                dx = run(site, (ctx.where, "dgrad"), g, w, product)
+                if bits is not None and casts.fprop_input is not None:
+                    dx = passed_on(dx, bits, casts.fprop_input, input_context(site, drawn))
+                dx = dx.to(x_dtype)
             if g_wgrad is not None:
                 saved: SavedInput = ctx.saved_input
                 context = input_context(site, drawn, kept="third").next()
                 x = kept_operand((kept[0], kept[1], kept[2]), saved, casts.wgrad_input, context)
-                sums = product_of(site, torch.float32)
-                dw = run(site, (ctx.where, "wgrad"), transposed(g_wgrad), x, sums).to(weight_NK.dtype)
+                dw = run(site, (ctx.where, "wgrad"), transposed(g_wgrad), x, product_of(site, torch.float32))
+                dw = _trusted_weight_gradient(dw, weight_NK, casts.fprop_weight, site, drawn).to(weight_NK.dtype)
             if needs_b:
                 db = g_c.sum(0, dtype=torch.float32).to(bias_dtype)
         return dx, dw, db, None
+
+
+def _trusted_weight_gradient(
+    dw_NK: Tensor, weight_NK: Tensor, cast: OperandCast | None, site: Site, drawn: Tensor
+) -> Tensor:
+    if cast is None or not cast.clips:
+        return dw_NK
+    context = weight_context(site, drawn, 1)
+    return passed_on(dw_NK, trusted(weight_NK, cast, context), cast, context)
 
 
 def linear(x: Tensor, weight_NK: Tensor, bias_N: Tensor | None, site: Site) -> Tensor:

@@ -11,7 +11,7 @@ from ._cast_checks import refusal
 from ._delayed import Delayed
 from ._granularity import Granularity
 
-ScaleRule = Literal["exact", "floor", "ceil", "rceil", "even", "four-over-six"]
+ScaleRule = Literal["exact", "floor", "ceil", "rceil", "even", "quest", "four-over-six"]
 Signs = Literal["none", "fixed", "fresh"]
 
 _RULE_WORDS: dict[ScaleRule, str] = {"four-over-six": "4/6"}
@@ -32,19 +32,21 @@ class Cast:
             power of two. Of a block: these, or a float format of at most 8 bits such as ``"e4m3"`` or ``"ue5m3"``.
         tensor_scale: ``"fp32"`` for a second scale above a block's float scale of 8 bits, else ``None``.
         rule: how the scale comes from the amax. ``"exact"``: the amax becomes the largest element (up to the
-            rounding of the scale). For e8m0, the power of two is ``"floor"`` (OCP MX: the largest elements may saturate),
-            ``"ceil"`` (of the amax's exponent), ``"rceil"`` (of amax / largest: the smallest that never saturates) or
-            ``"even"`` (of the amax rounded to the element's mantissa). ``"four-over-six"``: the better of scaling a block's
-            amax to 6 and to 4, by squared error, which spares E2M1 its widest gap (arXiv:2512.02010).
-        ratio: the amax goes to ``ratio`` times what the rule says, so that stochastic rounding never saturates and stays
-            unbiased: 16/17 under an E4M3 block scale (which its own rounding may have made smaller), 3/4 under a power
-            of two by ``"floor"`` (arXiv:2502.20586). The values are not changed: the scale makes up for it.
+            rounding of the scale). For e8m0, the power of two is ``"floor"`` (OCP MX: the largest elements may
+            saturate), ``"ceil"`` (of the amax's exponent), ``"rceil"`` (of amax / largest: the smallest that never
+            saturates) or ``"even"`` (of the amax rounded to the element's mantissa). ``"quest"``, for e2m1 alone, is a
+            power of two from the block's standard deviation, which clips a Gaussian's tail where that costs least
+            (arXiv:2502.05003). ``"four-over-six"``: the better of scaling a block's amax to 6 and to 4, by squared
+            error, which spares E2M1 its widest gap (arXiv:2512.02010).
+        ratio: the amax goes to ``ratio`` times what the rule says, so that stochastic rounding never saturates and
+            stays unbiased: 16/17 under an E4M3 block scale (which its own rounding may have made smaller), 3/4 under a
+            power of two by ``"floor"`` (arXiv:2502.20586). The values are not changed: the scale makes up for it.
         delayed: the tensor's amax is that of earlier passes; ``None``: its own, current.
         rounding: of the elements.
         overflow: what a value beyond the largest becomes; block casts always saturate.
         transform: 0, or the size of the Hadamard transform along the reduction (16, 32, 64, 128).
-        signs: what the transform flips first: ``"none"``, the ``"fixed"`` pseudo-random vector, or a ``"fresh"`` one for
-            every pass.
+        signs: what the transform flips first: ``"none"``, the ``"fixed"`` pseudo-random vector, or a ``"fresh"`` one
+            for every pass.
 
     Raises:
         ValueError: parts that do not go together; the message names the part and the reason.

@@ -11,14 +11,21 @@ if TYPE_CHECKING:
     from ._cast import Cast
 
 TRANSFORM_SIZES = (16, 32, 64, 128)
-POWER_RULES = ("floor", "ceil", "rceil", "even")
+POWER_RULES = ("floor", "ceil", "rceil", "even", "quest")
 # Significant bits of an element and of its block's scale together: a carrier of as many multiplies exactly in fp32.
 CARRIER_BITS = 12
 
 
 def refusal(cast: Cast) -> str:
     """Say why a cast's parts contradict each other, or nothing."""
-    checks = (_scale_problem, _tensor_scale_problem, _rule_problem, _ratio_problem, _delayed_problem, _transform_problem)
+    checks = (
+        _scale_problem,
+        _tensor_scale_problem,
+        _rule_problem,
+        _ratio_problem,
+        _delayed_problem,
+        _transform_problem,
+    )
     return next((problem for check in checks if (problem := check(cast))), "")
 
 
@@ -40,10 +47,14 @@ def _scale_problem(cast: Cast) -> str:
 def _block_scale_problem(cast: Cast, scale: Format) -> str:
     if scale.kind != "float" or scale.bits > 8 or scale.mantissa_bits == 0 or not scale.has_subnormals:
         return f"'{scale.name}' is no format for block scales: expected fp32, e8m0 or a float of at most 8 bits"
+    if scale.nan == "none":
+        return f"'{scale.name}' has no NaN, which a block's scale needs to tell of a fault in the block"
     element = get_format(cast.element)
     if element.kind == "table":
-        return f"elements of '{element.name}' are no short floats: their products with a block scale are not exact; " \
+        return (
+            f"elements of '{element.name}' are no short floats: their products with a block scale are not exact; "
             "use an fp32 or e8m0 scale"
+        )
     bits = element.mantissa_bits + scale.mantissa_bits + 2
     if bits > CARRIER_BITS:
         return f"element times scale has {bits} significant bits, and more than {CARRIER_BITS} do not multiply exactly"
@@ -67,6 +78,8 @@ def _rule_problem(cast: Cast) -> str:
     if cast.scale == "e8m0":
         if cast.rule not in POWER_RULES:
             return f"rule '{cast.rule}' has no meaning for e8m0, a power of two; use {', '.join(POWER_RULES)}"
+        if cast.rule == "quest" and not (is_block and cast.element == "e2m1"):
+            return "rule 'quest' knows the clipping of e2m1 blocks alone"
         return ""
     if cast.rule in POWER_RULES:
         return f"rule '{cast.rule}' is for e8m0 scales; only 'exact' or 'four-over-six' fit here"

@@ -70,6 +70,8 @@ def parse_delayed(word: str) -> Delayed | None:
     parts = found[1].split(",") if found and found[1] else []
     numbers = [*parts[:1], *parts[2:]]
     if not found or len(parts) > 3 or not all(number.strip().isdecimal() for number in numbers):
-        raise ValueError(f"'{word}' cannot be read: expected delayed(history,algorithm,margin) such as delayed(16,max,0)")
+        raise ValueError(
+            f"'{word}' cannot be read: expected delayed(history,algorithm,margin), as in delayed(16,max,0)"
+        )
     values: dict[str, object] = dict(zip(("history", "algorithm", "margin"), map(str.strip, parts), strict=False))
     return Delayed(**{name: value if name == "algorithm" else int(str(value)) for name, value in values.items()})  # pyright: ignore[reportArgumentType]

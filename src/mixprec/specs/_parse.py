@@ -64,8 +64,9 @@ def parse_cast(text: str) -> Cast:
 
     Returns:
         The cast. Left out, the rule is ``floor`` for e8m0 scales and ``exact`` otherwise, the rounding is
-        to nearest-even, the ratio is 1 (16/17 for stochastic rounding under e4m3 block scales), and the overflow propagates for unscaled formats of 16 bits or more and saturates
-        otherwise. ``str`` of the cast leaves out the same and parses to the same cast.
+        to nearest-even, the ratio is 1 (16/17 for stochastic rounding under e4m3 block scales), and the overflow
+        propagates for unscaled formats of 16 bits or more and saturates otherwise. ``str`` of the cast leaves out the
+        same and parses to the same cast.
 
     Raises:
         ValueError: what cannot be read, or parts that do not go together.
@@ -86,18 +87,22 @@ def parse_cast(text: str) -> Cast:
     for word in words:
         if word not in known and word not in special:
             raise unknown_name(f"word in cast '{text}':", word, [*known, "delayed", "x3/4"])
-    rounding = _take(words, _ROUNDINGS.get, text) or "nearest-even"
+    rule: ScaleRule | None = _take(words, _RULES.get, text)
+    rounding: Rounding | None = _take(words, _ROUNDINGS.get, text)
+    rounding = rounding or "nearest-even"
+    overflow: Overflow | None = _take(words, _OVERFLOWS.get, text)
     transform, signs = _take(words, _TRANSFORMS.get, text) or (0, "none")
+    ratio = _take(words, _ratio_of, text)
     return Cast(
         element=head.element,
         granularity=head.granularity,
         scale=head.scale,
         tensor_scale=head.tensor_scale,
-        rule=_take(words, _RULES.get, text) or default_rule(head.scale),
-        ratio=_take(words, _ratio_of, text) or default_ratio(head.scale, head.granularity, rounding),
+        rule=rule or default_rule(head.scale),
+        ratio=default_ratio(head.scale, head.granularity, rounding) if ratio is None else ratio,
         delayed=_take(words, parse_delayed, text),
         rounding=rounding,
-        overflow=_take(words, _OVERFLOWS.get, text) or default_overflow(head.element, head.granularity),
+        overflow=overflow or default_overflow(head.element, head.granularity),
         transform=transform,
         signs=signs,
     )
@@ -105,7 +110,9 @@ def parse_cast(text: str) -> Cast:
 
 def _ratio_of(word: str) -> Fraction | None:
     found = _RATIO.fullmatch(word)
-    return Fraction(int(found[1]), int(found[2]) or 1) if found else None
+    if found and int(found[2]) == 0:
+        raise ValueError(f"the ratio '{word}' has no value: expected a fraction such as x3/4")
+    return Fraction(int(found[1]), int(found[2])) if found else None
 
 
 def _take(words: list[str], read: Callable[[str], _Value | None], text: str) -> _Value | None:

@@ -48,6 +48,7 @@ _RECIPES: Mapping[str, Callable[[], Recipe]] = MappingProxyType(
         "mxfp6": _recipes_4bit.mxfp6,
         "mxfp4": _recipes_4bit.mxfp4,
         "mxfp4-backward": _recipes_4bit.mxfp4_backward,
+        "quartet": _recipes_4bit.quartet,
         "nvfp4": _recipes_4bit.nvfp4,
         "fp4-all-the-way": _recipes_4bit.fp4_all_the_way,
     }

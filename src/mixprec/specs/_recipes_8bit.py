@@ -83,11 +83,12 @@ def mxfp8() -> Recipe:
 
 
 def int8() -> Recipe:
-    """INT8 for every operand, one scale per row; gradients rounded stochastically.
+    """INT8 for every operand, one scale per row (of a convolution: per tensor); gradients rounded stochastically.
 
     1 byte per operand of a layer, in each product; sums of integers are exact.
     Source: torchao, prototype int8 mixed-precision training (rows scaled by their amax); stochastic gradients: Zhu et al.,
     Towards Unified INT8 Training, arXiv:1912.12607, which finds gradients the operand that suffers.
     """
     precision = LayerPrecision.of(input="int8[row]", weight="int8[row]", grad_output="int8[row] sr")
-    return Recipe(name="int8", rules=all_but_the_head(precision))
+    convolutions = LayerPrecision.of(input="int8[tensor]", weight="int8[tensor]", grad_output="int8[tensor] sr")
+    return Recipe(name="int8", rules=all_but_the_head(precision, convolutions=convolutions))

@@ -6,18 +6,12 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from mixprec import kernels
-from mixprec.formats import get_format
 from mixprec.specs import Cast
 
-from ._matrix import as_matrix, resolve
-from ._quantized import QuantizedTensor, quantize
-from ._sums import tree_sum
-
-_UNIT_SCALE_CODES = {"e8m0": 127, "e4m3": 0x38}
+from ._matrix import resolve
+from ._tally import Tally, tally
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +25,8 @@ class CastError:
         snr_db: mean square of the tensor over the mean squared error, in decibel; inf if nothing changed.
         max_relative_error: largest ``|error| / |x|`` over elements that are not zero.
         flushed: share of the non-zero elements whose code is zero (under a transform: of transformed elements).
-        saturated: share of the elements that lay more than half a step beyond the format's largest value under
-            their scale.
+        saturated: share of the elements that lay more than half a step beyond the end of the format under their
+            scale.
     """
 
     cast: str
@@ -73,75 +67,47 @@ def error(x: Tensor, casts: Iterable[Cast | str], *, seed: int = 0) -> ErrorTabl
     Args:
         x: fp32, bf16 or fp16, any shape and strides; blocks lie along the last axis.
         casts: casts or their one-line forms.
-        seed: key of the random bits of stochastic casts.
+        seed: key of the random bits of casts that draw any.
 
     Returns:
         One row a cast. Sums are fp64 in a fixed order, the same on every device.
 
     Raises:
         TypeError: x is not fp32, bf16 or fp16.
-        ValueError: a cast is unknown, or NaN meets an unscaled format that has none.
+        ValueError: a cast is unknown, its scale is delayed, or NaN meets an unscaled format that has none.
 
     Example:
         >>> import torch
         >>> error(torch.tensor([5.0, 0.1, 3.0, 0.0]), ["mxfp4"]).rows[0].flushed
         0.3333333333333333
     """
-    return ErrorTable(tuple(_cast_error(x.detach(), resolve(cast), seed) for cast in casts))
+    resolved = [resolve(cast) for cast in casts]
+    return ErrorTable(tuple(cast_error(cast, tally(x, cast, seed=seed)) for cast in resolved))
 
 
-def _cast_error(x: Tensor, cast: Cast, seed: int) -> CastError:
-    quantized = quantize(x, cast, seed=seed)
-    exact, values = x.double(), quantized.dequantize().double()
-    difference = (values - exact).abs()
-    noise, signal = _mean(difference * difference), _mean(exact * exact)
-    nonzero = exact != 0.0
-    relative = torch.where(nonzero, difference / torch.where(nonzero, exact.abs(), 1.0), 0.0)
-    flushed, saturated = _shares(x, quantized)
+def cast_error(cast: Cast, tally: Tally) -> CastError:
+    """The figures of a cast from its counts and sums."""
+    noise, signal = (total / max(tally.elements, 1) for total in (tally.noise, tally.signal))
     return CastError(
         cast=str(cast),
-        bits_per_element=quantized.bits_per_element,
+        bits_per_element=8 * tally.nbytes / tally.elements if tally.elements else 0.0,
         mean_squared_error=noise,
-        snr_db=10.0 * math.log10(signal / noise) if noise > 0.0 and signal > 0.0 else _snr_limit(noise),
-        max_relative_error=relative.max().item() if relative.numel() else 0.0,
-        flushed=flushed,
-        saturated=saturated,
+        snr_db=ratio_in_db(signal, noise),
+        max_relative_error=tally.max_relative_error,
+        flushed=tally.flushed / max(tally.nonzero, 1),
+        saturated=tally.saturated / max(tally.rounded, 1),
     )
 
 
-def _shares(x: Tensor, quantized: QuantizedTensor) -> tuple[float, float]:
-    """Share flushed to zero and share saturated, judged in the space that was rounded."""
-    cast = quantized.cast
-    before = as_matrix(x)
-    if cast.transform:
-        before = kernels.hadamard(before, cast.transform, signs=cast.random_signs, axis=1)
-    before = before.double().abs()
-    scales, shape = quantized.scales, before.shape
-    after = kernels.dequantize(quantized.codes, scales, quantized.outer, cast, shape).double().abs()
-    unit_scales = torch.full_like(scales, _UNIT_SCALE_CODES.get(cast.scale or "", 0))
-    unit_outer = torch.ones_like(quantized.outer)
-    elements = kernels.dequantize(quantized.codes, unit_scales, unit_outer, cast, shape).double().abs()
-    element = get_format(cast.element)
-    half_step = 2.0 ** (element.max_exponent - element.mantissa_bits - 1)
-    beyond = before * element.max_value > after * (element.max_value + half_step)
-    saturated = (elements == element.max_value) & beyond & (after < math.inf)
-    if cast.granularity.kind == "none":
-        saturated |= before.isfinite() & ~after.isfinite()
-    nonzero = before > 0.0
-    return _share(nonzero & (elements == 0.0), nonzero), _share(saturated, torch.ones_like(nonzero))
+def ratio_in_db(signal: float, noise: float) -> float:
+    """A ratio in decibel: infinite without noise, NaN where a part is no number.
 
-
-def _share(part: Tensor, whole: Tensor) -> float:
-    count = int(whole.count_nonzero())
-    return int(part.count_nonzero()) / count if count else 0.0
-
-
-def _mean(values: Tensor) -> float:
-    return tree_sum(values).item() / max(values.numel(), 1)
-
-
-def _snr_limit(noise: float) -> float:
-    """The ratio where one of its parts is zero or no number."""
+    Example:
+        >>> ratio_in_db(1.0, 0.01), ratio_in_db(0.0, 0.0), ratio_in_db(0.0, 1.0)
+        (20.0, inf, -inf)
+    """
+    if noise > 0.0 and signal > 0.0:
+        return 10.0 * math.log10(signal / noise)
     if noise == 0.0:
         return math.inf
     return -math.inf if noise > 0.0 else math.nan

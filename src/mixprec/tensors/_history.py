@@ -1,7 +1,7 @@
 """The amaxes of earlier passes, from which delayed scaling takes its scale: an explicit value, saved and resumed.
 
-A history is fp32 ``[length + 1]``: slot 0 is the pass that is running, slot 1 the last one that ended. Tensor operations only:
-nothing waits for a device, and a compiler can trace it.
+A history is fp32 ``[length + 1]``: slot 0 is the pass that is running, slot 1 the last one that ended. Tensor
+operations only: nothing waits for a device, and a compiler can trace it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,21 @@ from mixprec.specs import Delayed
 def amax_of(history: Tensor, delayed: Delayed) -> Tensor:
     """The amax that the next scale comes from: fp32, 0-d; 0 while no pass has ended.
 
+    Raises:
+        ValueError: the history is of another length.
+
+    Source: NVIDIA Transformer Engine, ``DelayedScaling`` (``amax_compute_algo``).
+
     Example:
         >>> history = torch.tensor([9.0, 1.0, 4.0])
         >>> amax_of(history, Delayed(history=2)).item(), amax_of(history, Delayed(history=2, algorithm="recent")).item()
         (4.0, 1.0)
     """
+    if history.shape != (delayed.history + 1,):
+        raise ValueError(
+            f"the history of '{delayed}' has shape {tuple(history.shape)}, expected ({delayed.history + 1},): the pass "
+            f"that is running and the {delayed.history} before it"
+        )
     return history[1:].amax() if delayed.algorithm == "max" else history[1].clone()
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from mixprec.specs import Cast, parse_cast
+
+# The least reduction by which a stack of matrices [E, N, K] is told from a 1-D convolution's kernel [O, I, k].
+_EXPERTS_REDUCTION = 32
 
 
 def as_matrix(x: Tensor) -> Tensor:
@@ -19,6 +23,29 @@ def as_matrix(x: Tensor) -> Tensor:
     """
     columns = x.shape[-1] if x.ndim else 1
     return x.reshape(math.prod(x.shape[:-1]), columns)
+
+
+def is_convolution(shape: Sequence[int]) -> bool:
+    """Whether a stored weight has the shape of a convolution's: 4 or 5 dimensions, or 3 with a last one below 32.
+
+    Example:
+        >>> [is_convolution(shape) for shape in ((64, 3, 7, 7), (384, 80, 3), (8, 256, 1024), (256, 8))]
+        [True, True, False, False]
+    """
+    return len(shape) in (4, 5) or (len(shape) == 3 and shape[-1] < _EXPERTS_REDUCTION)
+
+
+def operand_shape(shape: Sequence[int]) -> tuple[int, int]:
+    """Rows and columns of a stored weight as the operand ``[N, K]`` of its forward product.
+
+    The last axis is the reduction, except in a convolution's weight, where it is all but the first.
+
+    Example:
+        >>> operand_shape((768, 3072)), operand_shape((64, 3, 7, 7)), operand_shape((8, 256, 1024)), operand_shape((5,))
+        ((768, 3072), (64, 147), (2048, 1024), (1, 5))
+    """
+    leading = 1 if is_convolution(shape) else len(shape) - 1
+    return math.prod(shape[:leading]), math.prod(shape[leading:])
 
 
 def resolve(cast: Cast | str) -> Cast:
@@ -47,13 +74,29 @@ canonical._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMember
 
 
 def random_state(cast: Cast, seed: int | None, offset: int) -> Tensor | None:
-    """``[seed, offset]`` for a stochastic cast, else None.
+    """``[seed, offset]`` for a cast that draws random bits, else None.
 
     Raises:
-        ValueError: the cast is stochastic and there is no seed.
+        ValueError: it does, and there is no seed.
     """
-    if cast.rounding != "stochastic":
+    if cast.rounding != "stochastic" and cast.signs != "fresh":  # is_random; the compiler reads fields alone
         return None
     if seed is None:
-        raise ValueError(f"the cast {str(cast)!r} rounds stochastically and needs a seed; pass seed=0, say")
+        raise ValueError(f"the cast {str(cast)!r} draws random bits and needs a seed; pass seed=0, say")
     return torch.tensor([seed, offset], dtype=torch.int64)
+
+
+def given_amax(cast: Cast, amax: Tensor | float | None, device: torch.device) -> Tensor | None:
+    """The amax of a delayed scale as 0-d fp32; None for a cast that takes its scale from the tensor.
+
+    Raises:
+        ValueError: the scale is delayed and there is no amax, or the other way round.
+    """
+    if (cast.delayed is None) != (amax is None):
+        raise ValueError(
+            f"the cast '{cast}' takes its scale from earlier passes, of which one tensor knows nothing: pass amax=, or "
+            "leave out 'delayed'"
+            if amax is None
+            else f"the cast '{cast}' takes its scale from the tensor itself: leave out amax, or add 'delayed'"
+        )
+    return None if amax is None else torch.as_tensor(amax, dtype=torch.float32, device=device)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-from .._contract import SIGN_SEED, CastParameters
+from .._contract import Draw, SignKey, Sums, sign_key
 from .._out import check_out
+from .._parameters import CastParameters
+from .._shapes import empty_codes, empty_outer, rounded_shape
 from . import _native
 from ._levels import LevelName, native_level
-from ._plan import Plan, plan_of
+from ._plan import native_cast
 
 _DTYPES = {
     torch.float32: _native.Dtype.f32,
@@ -37,10 +37,10 @@ class CpuBackend:
         ValueError: the CPU or the build lacks ``level``.
 
     Example:
-        >>> from mixprec.specs import Cast, Granularity
-        >>> from mixprec.kernels import cast_parameters
-        >>> e2m1 = cast_parameters(Cast(element="e2m1", granularity=Granularity("none")))
-        >>> CpuBackend().round(torch.tensor([0.3, -2.5, 5.0, 100.0]), e2m1, 0, 0).tolist()
+        >>> from mixprec.specs import parse_cast
+        >>> from mixprec.kernels import Draw, cast_parameters
+        >>> e2m1 = cast_parameters(parse_cast("e2m1"))
+        >>> CpuBackend().round(torch.tensor([0.3, -2.5, 5.0, 100.0]), e2m1, Draw()).tolist()
         [0.5, -2.0, 4.0, 6.0]
     """
 
@@ -49,42 +49,22 @@ class CpuBackend:
     def __init__(self, level: LevelName | None = None) -> None:
         self._level = native_level(level)
 
-    def round(
-        self, x: Tensor, parameters: CastParameters, seed: int, offset: int, *, out: Tensor | None = None
-    ) -> Tensor:
+    def round(self, x: Tensor, parameters: CastParameters, draw: Draw, *, out: Tensor | None = None) -> Tensor:
         """Every element on its own; into ``out`` (fp32, contiguous, no part of x) if given."""
         x = x.contiguous()
-        carrier = _result(x, out)
-        _native.round(
-            _matrix(x, 1, x.numel()),
-            plan_of(parameters, scaled=False).cast,
-            _random(seed, offset),
-            carrier.data_ptr(),
-            self._run(),
-        )
+        carrier, outer = _result(x, x.shape, out), torch.empty((), dtype=torch.float32)
+        places = _native.Output(outer=outer.data_ptr(), carrier=carrier.data_ptr())
+        job = _native.Job(native_cast(parameters, scaled=False), 1, _native_draw(parameters, draw), places)
+        _native.scaled(_native_matrix(x, 1, x.numel()), job, self._run())
         return carrier
 
     def scaled(
-        self,
-        x: Tensor,
-        parameters: CastParameters,
-        axis: int,
-        seed: int,
-        offset: int,
-        *,
-        out: Tensor | None = None,
+        self, x: Tensor, parameters: CastParameters, axis: int, draw: Draw, *, out: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Carrier and outer scale; the carrier into ``out`` (fp32, contiguous, no part of x) if given."""
-        x = self._prepared(x, parameters, axis)
-        carrier, outer = _result(x, out), _outer(x, parameters, axis)
-        _native.scaled(
-            _matrix(x, x.shape[0], x.shape[1]),
-            plan_of(parameters, scaled=True).cast,
-            axis,
-            _random(seed, offset),
-            _native.Scaled(carrier.data_ptr(), outer.data_ptr()),
-            self._run(),
-        )
+        """Carrier and outer scale; the carrier into ``out`` if given."""
+        x = x.contiguous()
+        carrier, outer, job = _carrier_job(x, parameters, axis, draw, out)
+        _native.scaled(_native_matrix(x, *x.shape), job, self._run())
         return carrier, outer
 
     def scaled_both(
@@ -92,116 +72,141 @@ class CpuBackend:
         x: Tensor,
         row: CastParameters,
         column: CastParameters,
-        seed: int,
-        offset: int,
+        draws: tuple[Draw, Draw],
         *,
         out: tuple[Tensor | None, Tensor | None] = (None, None),
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Carrier and outer scale along rows, then along columns; the carriers into ``out`` if given."""
-        if row.transform or column.transform:
-            first_results = self.scaled(x, row, 1, seed, offset, out=out[0])
-            return *first_results, *self.scaled(x, column, 0, seed, offset + 1, out=out[1])
         x = x.contiguous()
-        first, first_outer = _result(x, out[0]), _outer(x, row, 1)
-        second, second_outer = _result(x, out[1]), _outer(x, column, 0)
-        _native.scaled_both(
-            _matrix(x, x.shape[0], x.shape[1]),
-            plan_of(row, scaled=True).cast,
-            _random(seed, offset),
-            _native.Scaled(first.data_ptr(), first_outer.data_ptr()),
-            plan_of(column, scaled=True).cast,
-            _random(seed, offset + 1),
-            _native.Scaled(second.data_ptr(), second_outer.data_ptr()),
-            self._run(),
-        )
+        first, first_outer, row_job = _carrier_job(x, row, 1, draws[0], out[0])
+        second, second_outer, column_job = _carrier_job(x, column, 0, draws[1], out[1])
+        _native.scaled_both(_native_matrix(x, *x.shape), row_job, column_job, self._run())
         return first, first_outer, second, second_outer
+
+    def scaled_quantized(
+        self,
+        x: Tensor,
+        row: CastParameters,
+        column: CastParameters,
+        draws: tuple[Draw, Draw],
+        *,
+        out: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Carrier and outer scale along rows, then codes along columns; the carrier into ``out`` if given."""
+        x = x.contiguous()
+        carrier, outer, row_job = _carrier_job(x, row, 1, draws[0], out)
+        stored, column_job = _codes_job(x, column, 0, draws[1])
+        _native.scaled_both(_native_matrix(x, *x.shape), row_job, column_job, self._run())
+        return carrier, outer, *stored
+
+    def delayed(
+        self, x: Tensor, parameters: CastParameters, draw: Draw, amax: Tensor, *, out: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Carrier, outer scale and x's amax under the scale of a given amax; the carrier into ``out`` if given."""
+        x = x.contiguous()
+        carrier, outer, job = _carrier_job(x, parameters, 1, draw, out)
+        own = _native.delayed(_native_matrix(x, *x.shape), job, amax.item(), self._run())
+        return carrier, outer, torch.tensor(own, dtype=torch.float32)
 
     def amax(self, x: Tensor) -> Tensor:
         """Largest magnitude."""
         x = x.contiguous()
-        return torch.tensor(_native.amax(_matrix(x, 1, x.numel()), self._run()), dtype=torch.float32)
+        return torch.tensor(_native.amax(_native_matrix(x, 1, x.numel()), self._run()), dtype=torch.float32)
 
     def hadamard(
-        self, x: Tensor, size: int, signs: bool, axis: int, inverse: bool, *, out: Tensor | None = None
+        self, x: Tensor, size: int, signs: SignKey | None, axis: int, inverse: bool, *, out: Tensor | None = None
     ) -> Tensor:
-        """Hadamard transform along an axis."""
+        """Hadamard transform along an axis; into ``out`` if given."""
         x = x.contiguous()
-        shape = list(x.shape)
-        shape[axis] = math.ceil(shape[axis] / size) * size
-        y = _empty(shape) if out is None else check_out(x, out, shape)
-        flips = _sign_vector(size, self._level) if signs else None
-        address = flips.data_ptr() if flips is not None else 0
-        _native.hadamard(_matrix(x, x.shape[0], x.shape[1]), size, address, axis, inverse, y.data_ptr(), self._run())
+        y = _result(x, rounded_shape(x.shape, size, axis), out)
+        draw = _native.Draw(_random(0, 0), _random(signs.seed, signs.offset) if signs else None)
+        _native.hadamard(_native_matrix(x, *x.shape), size, axis, inverse, draw, y.data_ptr(), self._run())
         return y
 
-    def quantize(
-        self, x: Tensor, parameters: CastParameters, axis: int, seed: int, offset: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def quantize(self, x: Tensor, parameters: CastParameters, axis: int, draw: Draw) -> tuple[Tensor, Tensor, Tensor]:
         """Packed codes, codes of the block scales, outer scale."""
-        x = self._prepared(x, parameters, axis)
-        plan, run = plan_of(parameters, scaled=True), self._run()
-        rows, columns = x.shape if axis == 1 else (x.shape[1], x.shape[0])
-        elements, outer = _empty(x.shape), _outer(x, parameters, axis)
-        block_scales = _empty(_scale_shape(plan, parameters, rows, columns))
-        out = _native.Scaled(
-            elements.data_ptr(), outer.data_ptr(), block_scales.data_ptr() if plan.blocks else 0, False
-        )
-        _native.scaled(_matrix(x, x.shape[0], x.shape[1]), plan.cast, axis, _random(seed, offset), out, run)
-        codes = torch.empty(rows, _native.packed_bytes(columns, parameters.bits), dtype=torch.uint8)
-        _native.pack(
-            elements.data_ptr(),
-            x.shape[0],
-            x.shape[1],
-            axis == 0,
-            plan.element,
-            plan.encoding,
-            codes.data_ptr(),
-            run,
-        )
-        scales = torch.empty(block_scales.shape, dtype=torch.uint8)
-        _native.encode_scales(block_scales.data_ptr(), scales.numel(), plan.rule, scales.data_ptr())
-        return codes, scales, outer
+        x = x.contiguous()
+        stored, job = _codes_job(x, parameters, axis, draw)
+        _native.scaled(_native_matrix(x, *x.shape), job, self._run())
+        return stored
 
     def dequantize(
         self,
         codes: Tensor,
         scales: Tensor,
-        outer: Tensor,
+        outer: Tensor | None,
         parameters: CastParameters,
         shape: Sequence[int],
         axis: int,
+        *,
+        out: Tensor | None = None,
     ) -> Tensor:
-        """Values from codes and scales."""
-        plan, run = plan_of(parameters, scaled=True), self._run()
-        codes, scales, outer = codes.contiguous(), scales.contiguous(), outer.float().contiguous()
-        values, block_scales = _empty(shape), _empty(scales.shape)
-        rows, columns = values.shape
-        _native.unpack(codes.data_ptr(), rows, columns, axis == 0, plan.element, plan.encoding, values.data_ptr(), run)
-        _native.decode_scales(scales.data_ptr(), scales.numel(), plan.rule, block_scales.data_ptr())
-        _native.apply_scales(
-            values.data_ptr(), rows, columns, plan.cast, axis, block_scales.data_ptr(), outer.data_ptr(), run
+        """Values from codes and scales; into ``out`` if given."""
+        codes, scales = codes.contiguous(), scales.contiguous()
+        outer = None if outer is None else outer.float().contiguous()
+        values = _result(codes, shape, out)
+        stored = _native.Stored(
+            codes=codes.data_ptr(),
+            scales=scales.data_ptr(),
+            outer=0 if outer is None else outer.data_ptr(),
+            rows=values.shape[0],
+            cols=values.shape[1],
         )
+        _native.dequantize(stored, native_cast(parameters), axis, values.data_ptr(), self._run())
         return values
+
+    def narrow_product(self, a_MK: Tensor, b_KN: Tensor, sums: Sums) -> Tensor:
+        """``a @ b`` with a narrow accumulator."""
+        a_MK, b_KN = a_MK.float().contiguous(), b_KN.float().contiguous()
+        out_MN = _empty((a_MK.shape[0], b_KN.shape[1]))
+        _native.narrow_product(
+            a=a_MK.data_ptr(),
+            b=b_KN.data_ptr(),
+            rows=a_MK.shape[0],
+            inner=a_MK.shape[1],
+            cols=b_KN.shape[1],
+            mantissa_bits=sums.mantissa_bits,
+            nearest=sums.rounding == "nearest-even",
+            promote_every=sums.promote_every,
+            out=out_MN.data_ptr(),
+            run=self._run(),
+        )
+        return out_MN
 
     def _run(self) -> _native.Run:
         return _native.Run(torch.get_num_threads(), self._level)
 
-    def _prepared(self, x: Tensor, parameters: CastParameters, axis: int) -> Tensor:
-        """The contiguous matrix that is scaled: x, or its transform."""
-        if parameters.transform:
-            return self.hadamard(x, parameters.transform, parameters.random_signs, axis, inverse=False)
-        return x.contiguous()
+
+def _carrier_job(
+    x: Tensor, parameters: CastParameters, axis: int, draw: Draw, out: Tensor | None
+) -> tuple[Tensor, Tensor, _native.Job]:
+    """Carrier and outer scale, and the job that writes them."""
+    carrier = _result(x, rounded_shape(x.shape, parameters.transform, axis), out)
+    outer = empty_outer(x, parameters, axis)
+    places = _native.Output(outer=outer.data_ptr(), carrier=carrier.data_ptr())
+    return carrier, outer, _native.Job(native_cast(parameters), axis, _native_draw(parameters, draw), places)
 
 
-@lru_cache(maxsize=32)
-def _sign_vector(size: int, level: _native.Level) -> Tensor:
-    """The transform's fixed signs, +1 or -1: bit 0 of each element's random word."""
-    words = torch.empty(size, dtype=torch.int32)
-    _native.random_words(_random(SIGN_SEED, 0), size, words.data_ptr(), _native.Run(1, level))
-    return 1.0 - 2.0 * (words & 1).float()
+def _codes_job(
+    x: Tensor, parameters: CastParameters, axis: int, draw: Draw
+) -> tuple[tuple[Tensor, Tensor, Tensor], _native.Job]:
+    """Codes, scales' codes and outer scale, and the job that writes them."""
+    codes, scales = empty_codes(x, parameters, axis)
+    outer = empty_outer(x, parameters, axis)
+    places = _native.Output(
+        outer=outer.data_ptr(), codes=codes.data_ptr(), scales=scales.data_ptr() if scales.numel() else 0
+    )
+    job = _native.Job(native_cast(parameters), axis, _native_draw(parameters, draw), places)
+    return (codes, scales, outer), job
 
 
-def _matrix(x: Tensor, rows: int, columns: int) -> _native.Matrix:
+def _native_draw(parameters: CastParameters, draw: Draw) -> _native.Draw:
+    signs = sign_key(parameters, draw)
+    elements = _random(draw.seed, draw.offset)
+    return _native.Draw(elements, _random(signs.seed, signs.offset) if signs else None)
+
+
+def _native_matrix(x: Tensor, rows: int, columns: int) -> _native.Matrix:
     return _native.Matrix(x.data_ptr(), _DTYPES[x.dtype], rows, columns)
 
 
@@ -217,18 +222,6 @@ def _empty(shape: Sequence[int]) -> Tensor:
     return result
 
 
-def _result(x: Tensor, out: Tensor | None) -> Tensor:
-    """Where the rounded matrix x goes: ``out``, or fresh memory."""
-    return _empty(x.shape) if out is None else check_out(x, out, x.shape)
-
-
-def _outer(x: Tensor, parameters: CastParameters, axis: int) -> Tensor:
-    if parameters.scaling != "row":
-        return _empty(())
-    return _empty((x.shape[0], 1) if axis == 1 else (1, x.shape[1]))
-
-
-def _scale_shape(plan: Plan, parameters: CastParameters, rows: int, columns: int) -> tuple[int, ...]:
-    if not plan.blocks:
-        return (0,)
-    return math.ceil(rows / parameters.outer), math.ceil(columns / parameters.reduction)
+def _result(x: Tensor, shape: Sequence[int], out: Tensor | None) -> Tensor:
+    """Where a result made of x goes: ``out``, or fresh memory."""
+    return _empty(shape) if out is None else check_out(x, out, shape)

@@ -21,19 +21,28 @@ class Granularity(enum.Enum):
     row = 2
     block = 3
 
-class ScaleRule(enum.Enum):
+class ScaleKind(enum.Enum):
+    none = 0
+    fp32 = 1
+    power = 2
+    floating = 3
+
+class ExponentRule(enum.Enum):
     floor = 0
     ceil = 1
     rceil = 2
     even = 3
-    two_level = 4
+    quest = 4
 
 class Level(enum.Enum):
     plain = 0
     avx2 = 1
     avx512 = 2
 
-class Element:
+class Table:
+    def __init__(self, values: list[float], codes: list[int]) -> None: ...
+
+class Grid:
     def __init__(
         self,
         *,
@@ -43,27 +52,38 @@ class Element:
         max_value: float,
         overflow: float,
         negative_zero: bool,
+        bits: int,
+        is_signed: bool,
+        integer: bool,
+        nan_code: int,
+        infinity_code: int,
+        table: Table | None,
     ) -> None: ...
 
 class Cast:
     def __init__(
         self,
         *,
-        element: Element,
+        grid: Grid,
         rounding: Rounding,
         granularity: Granularity,
         outer: int,
         reduction: int,
-        rule: ScaleRule,
+        scale: ScaleKind,
+        rule: ExponentRule,
         target: float,
-        scale_max: float,
+        second_target: float,
+        prescale: float,
+        scale_grid: Grid | None,
+        scale_limit: float,
+        transform: int,
     ) -> None: ...
-
-class Encoding:
-    def __init__(self, *, bits: int, integer: bool, nan: int, infinity: int) -> None: ...
 
 class Random:
     def __init__(self, seed: int, offset: int) -> None: ...
+
+class Draw:
+    def __init__(self, elements: Random, signs: Random | None) -> None: ...
 
 class Run:
     def __init__(self, threads: int, level: Level) -> None: ...
@@ -71,57 +91,36 @@ class Run:
 class Matrix:
     def __init__(self, data: int, dtype: Dtype, rows: int, cols: int) -> None: ...
 
-class Scaled:
-    def __init__(self, carrier: int, outer: int, block_scales: int = 0, apply_scale: bool = True) -> None: ...
+class Output:
+    def __init__(self, *, outer: int, carrier: int = 0, codes: int = 0, scales: int = 0) -> None: ...
+
+class Job:
+    def __init__(self, cast: Cast, axis: int, draw: Draw, out: Output) -> None: ...
+
+class Stored:
+    def __init__(self, *, codes: int, scales: int, outer: int, rows: int, cols: int) -> None: ...
 
 def cpu_level() -> Level: ...
 def has_level(level: Level) -> bool: ...
 def expect_writes(data: int, bytes: int) -> None: ...
+def packed_bytes(n: int, bits: int) -> int: ...
 def amax(x: Matrix, run: Run) -> float: ...
 def random_words(random: Random, n: int, words: int, run: Run) -> None: ...
-def round(x: Matrix, cast: Cast, random: Random, carrier: int, run: Run) -> None: ...
-def scaled(x: Matrix, cast: Cast, axis: int, random: Random, out: Scaled, run: Run) -> None: ...
-def scaled_both(
-    x: Matrix,
-    cast_cols: Cast,
-    random_cols: Random,
-    along_cols: Scaled,
-    cast_rows: Cast,
-    random_rows: Random,
-    along_rows: Scaled,
-    run: Run,
-) -> None: ...
-def hadamard(x: Matrix, size: int, signs: int, axis: int, inverse: bool, y: int, run: Run) -> None: ...
-def packed_bytes(n: int, bits: int) -> int: ...
-def pack(
-    values: int,
+def scaled(x: Matrix, job: Job, run: Run) -> None: ...
+def scaled_both(x: Matrix, first: Job, second: Job, run: Run) -> None: ...
+def delayed(x: Matrix, job: Job, amax: float, run: Run) -> float: ...
+def hadamard(x: Matrix, size: int, axis: int, inverse: bool, draw: Draw, y: int, run: Run) -> None: ...
+def dequantize(stored: Stored, cast: Cast, axis: int, values: int, run: Run) -> None: ...
+def narrow_product(
+    *,
+    a: int,
+    b: int,
     rows: int,
+    inner: int,
     cols: int,
-    transpose: bool,
-    element: Element,
-    encoding: Encoding,
-    codes: int,
-    run: Run,
-) -> None: ...
-def unpack(
-    codes: int,
-    rows: int,
-    cols: int,
-    transpose: bool,
-    element: Element,
-    encoding: Encoding,
-    values: int,
-    run: Run,
-) -> None: ...
-def encode_scales(scales: int, n: int, rule: ScaleRule, codes: int) -> None: ...
-def decode_scales(codes: int, n: int, rule: ScaleRule, scales: int) -> None: ...
-def apply_scales(
-    values: int,
-    rows: int,
-    cols: int,
-    cast: Cast,
-    axis: int,
-    block_scales: int,
-    outer: int,
+    mantissa_bits: int,
+    nearest: bool,
+    promote_every: int,
+    out: int,
     run: Run,
 ) -> None: ...

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
-from .._contract import E4M3_MAX, CastParameters
+from .._parameters import CastParameters, ElementParameters
 from . import _native
 
 _ROUNDINGS = {
@@ -17,80 +16,64 @@ _GRANULARITIES = {
     "none": _native.Granularity.none,
     "tensor": _native.Granularity.tensor,
     "row": _native.Granularity.row,
-    "mx": _native.Granularity.block,
-    "two-level": _native.Granularity.block,
+    "block": _native.Granularity.block,
+}
+_SCALES = {
+    "none": _native.ScaleKind.none,
+    "fp32": _native.ScaleKind.fp32,
+    "power": _native.ScaleKind.power,
+    "float": _native.ScaleKind.floating,
 }
 _RULES = {
-    "exact": _native.ScaleRule.floor,  # not read: only blocks have a rule
-    "floor": _native.ScaleRule.floor,
-    "ceil": _native.ScaleRule.ceil,
-    "rceil": _native.ScaleRule.rceil,
-    "even": _native.ScaleRule.even,
+    "exact": _native.ExponentRule.floor,  # not read: only powers of two have a rule
+    "floor": _native.ExponentRule.floor,
+    "ceil": _native.ExponentRule.ceil,
+    "rceil": _native.ExponentRule.rceil,
+    "even": _native.ExponentRule.even,
+    "quest": _native.ExponentRule.quest,
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """A cast as the kernels take it.
-
-    Attributes:
-        cast: grid, rounding, granularity and rule.
-        element: the grid alone.
-        encoding: how its values are stored as codes.
-        rule: how a block's scale comes from its largest magnitude.
-        blocks: whether there are block scales.
-    """
-
-    cast: _native.Cast
-    element: _native.Element
-    encoding: _native.Encoding
-    rule: _native.ScaleRule
-    blocks: bool
 
 
 @lru_cache(maxsize=1024)
-def plan_of(parameters: CastParameters, *, scaled: bool) -> Plan:
-    """The plan of a cast; ``scaled=False`` gives that of its elements on their own.
+def native_cast(parameters: CastParameters, *, scaled: bool = True) -> _native.Cast:
+    """A cast as the kernels take it; ``scaled=False`` gives that of its elements on their own.
 
     Example:
-        >>> from mixprec.specs import Cast, Granularity
+        >>> from mixprec.specs import parse_cast
         >>> from mixprec.kernels import cast_parameters
-        >>> plan_of(cast_parameters(Cast(element="bf16", granularity=Granularity("none"))), scaled=True).blocks
-        False
+        >>> type(native_cast(cast_parameters(parse_cast("mxfp8")))).__name__
+        'Cast'
     """
-    element = _native.Element(
-        mantissa_bits=parameters.mantissa_bits,
-        min_exponent=parameters.min_exponent,
-        max_exponent=parameters.max_exponent,
-        max_value=parameters.max_value,
-        overflow=parameters.infinity_value,
-        negative_zero=parameters.signed_zero,
-    )
-    two_level = parameters.scaling == "two-level"
-    rule = _native.ScaleRule.two_level if two_level else _RULES[parameters.rule]
-    cast = _native.Cast(
-        element=element,
+    scale_grid = parameters.scale_grid
+    return _native.Cast(
+        grid=_native_grid(parameters.grid),
         rounding=_ROUNDINGS[parameters.rounding],
-        granularity=_GRANULARITIES[parameters.scaling] if scaled else _native.Granularity.none,
+        granularity=_GRANULARITIES[parameters.scaling if scaled else "none"],
         outer=parameters.outer,
         reduction=parameters.reduction,
-        rule=rule,
+        scale=_SCALES[parameters.scale if scaled else "none"],
+        rule=_RULES[parameters.rule],
         target=parameters.target,
-        scale_max=E4M3_MAX if two_level else 1.0,
-    )
-    return Plan(
-        cast=cast,
-        element=element,
-        encoding=_encoding(parameters),
-        rule=rule,
-        blocks=scaled and parameters.scaling in ("mx", "two-level"),
+        second_target=parameters.second_target if scaled else 0.0,
+        prescale=parameters.prescale,
+        scale_grid=_native_grid(scale_grid) if scale_grid else None,
+        scale_limit=parameters.scale_limit,
+        transform=parameters.transform if scaled else 0,
     )
 
 
-def _encoding(parameters: CastParameters) -> _native.Encoding:
-    return _native.Encoding(
-        bits=parameters.bits,
-        integer=parameters.integer,
-        nan=max(parameters.nan_code, 0),
-        infinity=max(parameters.infinity_code, 0),
+def _native_grid(grid: ElementParameters) -> _native.Grid:
+    return _native.Grid(
+        mantissa_bits=grid.mantissa_bits,
+        min_exponent=grid.min_exponent,
+        max_exponent=grid.max_exponent,
+        max_value=grid.max_value,
+        overflow=grid.infinity_value,
+        negative_zero=grid.signed_zero,
+        bits=grid.bits,
+        is_signed=grid.integer or grid.sign_bits > 0,
+        integer=grid.integer,
+        nan_code=max(grid.nan_code, 0),
+        infinity_code=max(grid.infinity_code, 0),
+        table=_native.Table(list(grid.table), list(grid.table_codes)) if grid.table else None,
     )
