@@ -30,13 +30,15 @@ STREAMS = {
 class Oracle:
     """The rounded operands of a site, whose random words are those of the first pass of a conversion.
 
-    ``first_stream`` is the site's, ``seed`` the conversion's.
+    ``first_stream`` is the site's, ``seed`` the conversion's. ``crosswise``: a gradient that a convolution casts both ways
+    as it lies has the words of its two casts the other way round.
     """
 
     precision: LayerPrecision
     compute_dtype: str = "fp32"
     seed: int = 0
     first_stream: int = 0
+    crosswise: bool = False
 
     def values(self, x: Tensor, operand: str) -> Tensor:
         """A matrix as an operand that is reduced along its last axis, in float64."""
@@ -52,7 +54,14 @@ class Oracle:
         return x.detach() if is_weight else x.detach().to(DTYPES[self.compute_dtype])
 
     def _random(self, operand: str) -> tuple[int, int, int]:
+        first = {"wgrad_input": "fprop_input", "wgrad_grad_output": "dgrad_grad_output"}.get(operand)
+        cast = self.precision.operand(operand)
+        if first and cast and cast == self.precision.operand(first) and not cast.transform:
+            if cast.granularity.kind in ("none", "tensor"):  # one rounding serves both products
+                operand = first
         stream, signs = STREAMS[operand]
+        if self.crosswise and operand.endswith("grad_output"):
+            stream = 9 - stream
         return self.seed, self.first_stream + stream, self.first_stream + signs
 
 

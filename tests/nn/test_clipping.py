@@ -53,3 +53,26 @@ def test_clipped_elements_pass_no_gradient_on() -> None:
     torch.testing.assert_close(x.grad.double(), want_x, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(layer.weight.grad.double(), want_w, rtol=1e-4, atol=1e-4)
     assert not torch.allclose(x.grad.double(), grad.double() @ weight.double(), atol=1e-3)
+
+
+def test_clipped_elements_of_a_batched_product_pass_no_gradient_on() -> None:
+    class Experts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(2, 64, 48) ** 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.bmm(x, self.weight)
+
+    torch.manual_seed(0)
+    model, x, grad = Experts(), (torch.randn(2, 24, 64) ** 3).requires_grad_(), torch.randn(2, 24, 48)
+    w = model.weight.detach().clone().double()
+    uniform = LayerPrecision.uniform(RULE)
+    cast = LayerPrecision(fprop_input=uniform.fprop_input, fprop_weight=uniform.fprop_weight)
+    convert(model, Recipe(name="clipped", rules=(Rule(precision=cast),)))
+    model(x).backward(grad)
+    for i in range(2):
+        want_x = masked(grad[i].double() @ w[i].T, kept(x.detach()[i]))
+        want_w = masked(grad[i].double().T @ x.detach()[i].double(), kept(w[i].T)).T
+        torch.testing.assert_close(x.grad[i].double(), want_x, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(model.weight.grad[i].double(), want_w, rtol=1e-4, atol=1e-3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mixprec.nn import convert
-from mixprec.specs import Accumulator, LayerPrecision, Recipe, Rule
+from mixprec.specs import Accumulator, Cast, LayerPrecision, Recipe, Rule
 
 from .casts import PRECISIONS
 from .oracle import Oracle, assert_near, rounding_of
@@ -46,8 +47,16 @@ SHAPES = {
     "groups": Shape(2, (38, 26), 5, (("groups", 2), ("stride", 2), ("dilation", 2), ("padding", 2))),
     "depthwise": Shape(2, (6, 6), 5, (("groups", 6), ("padding", 1))),
     "multiplied depthwise": Shape(1, (5, 10), 9, (("groups", 5), ("dilation", 2))),
+    "whole blocks": Shape(2, (64, 64), 8, (("padding", 1), ("groups", 2))),
     "3d": Shape(3, (5, 6), 4, (("padding", 1),)),
 }
+
+
+def fits(cast: Cast, extent: int) -> bool:
+    tile = cast.granularity
+    if cast.is_random:  # counted in one layout, whatever the shape
+        return False
+    return tile.kind == "block" and tile.outer == 1 and extent % math.lcm(tile.reduction, cast.transform or 1) == 0
 
 
 class ConvolutionOracle:
@@ -61,6 +70,8 @@ class ConvolutionOracle:
         cast = self.oracle.precision.operand(operand)
         if cast is None or cast.granularity.kind in ("none", "tensor"):
             return self._flat(x, operand)
+        if fits(cast, x.shape[1] // self.groups):  # random words are counted in the matrix as it lies
+            return self.oracle.transposed_values(x.flatten(0, 1).flatten(1), operand).t().reshape(x.shape)
         rows = x.unflatten(1, (self.groups, -1)).movedim((1, 0), (0, 1)).movedim(2, -1)  # [G, N, ..., C / G]
         made = self._batch(rows.flatten(1, -2), operand)
         made = made.unflatten(1, rows.shape[1:-1]).movedim(-1, 2)  # [G, N, C' / G, ...]
@@ -88,6 +99,8 @@ class ConvolutionOracle:
         cast = self.oracle.precision.operand(operand)
         if cast is None or cast.granularity.kind in ("none", "tensor"):
             return self._flat(x, operand)
+        if fits(cast, x.shape[2:].numel()):
+            return self.oracle.values(x.flatten(0, 1).flatten(1), operand).view(x.shape)
         matrix = x.movedim(1, -1).flatten(0, -2)
         group = x.shape[1] // self.groups
         missing = -group % max(cast.granularity.outer, 1)
@@ -156,7 +169,10 @@ def check(precision: LayerPrecision, shape: Shape, compute_dtype: str = "fp32") 
     each = {row.flops // len(row.gemm.split(" + ")) for row in audit.rows}  # both gradients may come from one call
     assert len(each) == 1 or precision.wgrad_input is not None and precision.wgrad_input.transform
 
-    oracle = Oracle(precision, compute_dtype, seed=7)
+    dgrad, wgrad = precision.dgrad_grad_output, precision.wgrad_grad_output
+    both = dgrad is not None and wgrad is not None and not wgrad.transform
+    crosswise = both and fits(dgrad, grad.shape[1] // layer.groups) and fits(wgrad, grad.shape[2:].numel())
+    oracle = Oracle(precision, compute_dtype, seed=7, crosswise=crosswise)
     want = ConvolutionOracle(oracle, layer.groups)
     near = rounding_of(compute_dtype)
     bias = b.to({"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[compute_dtype]).double()

@@ -9,7 +9,17 @@ import torch
 from torch import Tensor
 
 from ._autograd import plain_torch
-from ._batched_operands import Packed, cast_batch, cast_weight_batch, one_of, pack_batch, transposed_batch, unpack_batch
+from ._batched_operands import (
+    Packed,
+    cast_batch,
+    cast_weight_batch,
+    one_of,
+    pack_batch,
+    passed_on_batch,
+    transposed_batch,
+    trusted_batch,
+    unpack_batch,
+)
 from ._engines import Product, multiply
 from ._exact_product import exactly
 from ._linear import grad_context, input_context, product_of, weight_context
@@ -40,20 +50,23 @@ class CastBatchedProduct(OnceFunction):
             b = _second(b_c, casts.fprop_weight, _unplaced(weight_context(site, drawn, 1)), has_weight, transpose=True)
             y_BMN = _run(site, (ctx.where, "fprop"), a, transposed_batch(b), torch.float32 if wide else dtype)
             needs_a, needs_b = ctx.needs_input_grad[:2]
+            of_a, of_b = _unplaced(input_context(site, drawn)), _unplaced(weight_context(site, drawn, 1))
+            bits_a = trusted_batch(a_c, casts.fprop_input, of_a) if needs_a else None
+            bits_b = trusted_batch(b_c.transpose(1, 2), casts.fprop_weight, of_b) if needs_b else None
             contexts = _unplaced(input_context(site, drawn).next()), _unplaced(weight_context(site, drawn, 0))
             kept_a = _keep(a_c.transpose(1, 2), casts.wgrad_input, contexts[0]) if needs_b else None
             # A weight is there anyway, and cast again.
             kept_b = (b_c if has_weight else _keep(b_c, casts.dgrad_weight, contexts[1])) if needs_a else None
         ctx.site, ctx.dtypes = site, (a_BMK.dtype, b_BKN.dtype)
         ctx.shapes = tuple(k.shape if isinstance(k, Packed) else None for k in (kept_a, kept_b))
-        ctx.save_for_backward(*_tensors(kept_a), *_tensors(kept_b), drawn)
+        ctx.save_for_backward(*_tensors(kept_a), *_tensors(kept_b), drawn, bits_a, bits_b)
         return y_BMN
 
     @staticmethod
     @once
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, Tensor | None, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]  # the decorator's types are open
         (grad_BMN,) = grad_outputs
-        *kept, drawn = ctx.saved_tensors
+        *kept, drawn, bits_a, bits_b = ctx.saved_tensors
         site: Site = ctx.site
         casts, dtype = site.casts, site.state.compute_dtype
         da = db = None
@@ -67,12 +80,16 @@ class CastBatchedProduct(OnceFunction):
                     if ctx.shapes[1] is None
                     else _kept(kept[3:6], ctx.shapes[1], casts.dgrad_weight, unplaced)
                 )
-                da = _run(site, (ctx.where, "dgrad"), g, transposed_batch(b), dtype).to(ctx.dtypes[0])
+                da = _run(site, (ctx.where, "dgrad"), g, transposed_batch(b), dtype)
+                da = passed_on_batch(da, bits_a, casts.fprop_input, _unplaced(input_context(site, drawn)))
+                da = da.to(ctx.dtypes[0])
             if ctx.needs_input_grad[1]:
                 g = cast_batch(g_BMN.transpose(1, 2), casts.wgrad_grad_output, _unplaced(context.next()))
                 a = _kept(kept[:3], ctx.shapes[0], casts.wgrad_input, _unplaced(input_context(site, drawn).next()))
                 sums = torch.float32 if ctx.has_weight else dtype
-                db = _run(site, (ctx.where, "wgrad"), a, transposed_batch(g), sums).to(ctx.dtypes[1])
+                db = _run(site, (ctx.where, "wgrad"), a, transposed_batch(g), sums).transpose(1, 2)
+                db = passed_on_batch(db, bits_b, casts.fprop_weight, _unplaced(weight_context(site, drawn, 1)))
+                db = db.transpose(1, 2).to(ctx.dtypes[1])
         return da, db, None, None, None
 
 
@@ -91,7 +108,7 @@ def _unplaced(context: CastContext) -> CastContext:
 
 
 def _keep(x_BRC: Tensor, cast: OperandCast | None, context: CastContext) -> Packed | Tensor:
-    if cast is None or not cast.scaled or cast.delayed is not None:
+    if cast is None or not cast.scaled:
         return x_BRC
     return pack_batch(x_BRC, cast, context)
 

@@ -39,6 +39,8 @@ def _problem(operand: str, cast: OperandCast, dims: int) -> str:
             "but each position enters several sums of a convolution: use [tensor], blocks, or rows with a power of two, "
             "such as [row:e8m0] rceil"
         )
+    if cast.clips:
+        return "whose clipping the backward pass of a convolution does not know: use another rule, such as floor or rceil"
     if operand.startswith("wgrad") and cast.transform and dims > 2:
         return "but a transform in wgrad needs a 1-D or 2-D convolution: use a cast without one"
     return ""

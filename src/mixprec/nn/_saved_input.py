@@ -97,13 +97,13 @@ def _kept_values(x: Operand, cast: OperandCast, shape: tuple[int, ...]) -> tuple
     """Grid values as codes; unscaled ones in 16 bits where those hold them, since not every format has a code for NaN."""
     if cast.scaled:
         codes, scales, _ = kernels.quantize(x.carrier, cast.element, axis=0)
-        return SavedInput(shape, True), (codes, scales, _outer_with_nan(x, cast))
+        return SavedInput(shape, True), (codes, scales, outer_with_nan(x, cast))
     carrier = x.carrier if cast.dtype is None else x.carrier.to(cast.dtype)
     # What lives in the workspace is overwritten by the next layer.
     return SavedInput(None, True), (carrier.clone() if carrier is x.carrier else carrier, None, None)
 
 
-def _outer_with_nan(x: Operand, cast: OperandCast) -> Tensor | None:
+def outer_with_nan(x: Operand, cast: OperandCast) -> Tensor | None:
     """The outer scale; NaN where a NaN stood that no code tells (a delayed scale does not know of it)."""
     if cast.delayed is None or cast.has_nan or x.outer is None:
         return x.outer

@@ -19,7 +19,7 @@ class Codes:
 
     codes: Tensor
     scales: Tensor
-    outer: Tensor
+    outer: Tensor | None
     shape: tuple[int, int, int] | None = None
 
 
