@@ -9,16 +9,20 @@
 
 namespace {
 
+#if defined(__AVX512F__)
+// Sixteen codes of four bits in eight bytes: a pair of them is one lane of 64 bits.
+MIXPREC_INLINE __m128i join_pairs(__m512i codes) {
+  return _mm512_cvtepi64_epi8(_mm512_or_si512(codes, _mm512_srli_epi64(codes, 28)));
+}
+#endif
+
 // Two codes of four bits in a byte; n is even.
 MIXPREC_INLINE void write_four_bits(const std::uint32_t* MIXPREC_RESTRICT codes, std::int64_t n,
                                     std::uint8_t* MIXPREC_RESTRICT out) {
   std::int64_t i = 0;
 #if defined(__AVX512F__)
-  for (; i + 16 <= n; i += 16) {  // a pair of codes is one lane of 64 bits
-    const __m512i pairs = _mm512_loadu_si512(codes + i);
-    const __m512i bytes = _mm512_or_si512(pairs, _mm512_srli_epi64(pairs, 28));
-    _mm_storel_epi64(reinterpret_cast<__m128i*>(out + i / 2), _mm512_cvtepi64_epi8(bytes));
-  }
+  for (; i + 16 <= n; i += 16)
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(out + i / 2), join_pairs(_mm512_loadu_si512(codes + i)));
 #elif defined(__AVX2__)
   const __m256i low_bytes = _mm256_setr_epi8(0, 8, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,  //
                                              -1, -1, 0, 8, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);

@@ -5,12 +5,17 @@
 //    number everywhere, subnormals included, so the integer view rounds by adding and masking.
 //  - FloatRounder<float>: narrower exponents. Adding and subtracting 2^(e + 23 - M) rounds the magnitude
 //    to nearest, ties to even, at the spacing 2^(e - M), with e clamped below at the format's smallest
-//    exponent; the other roundings correct that result by one spacing.
+//    exponent; the other roundings correct that result by one spacing. With AVX-512, sixteen at a time (lanes()), where
+//    an addition that is rounded toward zero spares the correction.
 //  - FloatRounder<double>: the same in fp64, for formats whose spacing or range fp32 arithmetic cannot hold.
 #pragma once
 
 #include "bits.h"
 #include "mixprec/kernels.h"
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
 
 namespace {
 
@@ -40,10 +45,11 @@ MIXPREC_INLINE F power_of_two(int exponent) {
   return from_bits(static_cast<typename L::Bits>(exponent + L::bias) << L::mantissa);
 }
 
-template <class F, Rounding R, bool Propagate>
+template <class F, Rounding R, bool Propagate, bool KeepsZeroSign>
 struct FloatRounder {
   using L = FloatLayout<F>;
   using Bits = typename L::Bits;
+  static constexpr bool has_lanes = sizeof(F) == 4;
 
   F limit;          // magnitudes are cut here first; lies on the grid
   F max_value;
@@ -52,7 +58,6 @@ struct FloatRounder {
   Bits magic;       // exponent bits to 2^(e + L::mantissa - M)
   Bits spacing;     // exponent bits to 2^(e - M), subtracted
   Bits fraction;    // 2^(32 + M - e): bits of the constant from which e's bits are subtracted
-  float zero;       // -0 keeps the sign of a zero, +0 drops it
 
   explicit FloatRounder(const Grid& grid) {
     const int m = grid.mantissa_bits;
@@ -65,7 +70,6 @@ struct FloatRounder {
     magic = static_cast<Bits>(L::mantissa - m) << L::mantissa;
     spacing = static_cast<Bits>(m) << L::mantissa;
     fraction = static_cast<Bits>(2 * L::bias + 32 + m) << L::mantissa;
-    zero = grid.negative_zero ? -0.0f : 0.0f;
   }
 
   MIXPREC_MEMBER float operator()(float value, std::uint32_t word) const {
@@ -88,12 +92,46 @@ struct FloatRounder {
     }
     if constexpr (Propagate && R != Rounding::toward_zero) r = r > max_value ? overflow : r;
     if constexpr (Propagate && R == Rounding::toward_zero) r = (bits & kMagnitude) == kInfinity ? overflow : r;
-    return from_bits(to_bits(static_cast<float>(r)) | (bits & kSign)) + zero;
+    const float result = from_bits(to_bits(static_cast<float>(r)) | (bits & kSign));
+    return KeepsZeroSign ? result : result + 0.0f;
   }
+
+#if defined(__AVX512F__)
+  // The same for sixteen values.
+  MIXPREC_MEMBER __m512 lanes(__m512 value, __m512i words) const {
+    const auto set = [](Bits bits) { return _mm512_set1_epi32(static_cast<int>(bits)); };
+    __m512 a = _mm512_and_ps(value, _mm512_castsi512_ps(set(kMagnitude)));
+    a = _mm512_min_ps(_mm512_set1_ps(limit), a);  // gives the second of two where one is a NaN
+    const __m512i e = _mm512_max_epu32(_mm512_and_si512(_mm512_castps_si512(a), set(L::exponent_mask)), set(min_exponent));
+    const __m512 c = _mm512_castsi512_ps(_mm512_add_epi32(e, set(magic)));
+    __m512 r;
+    if constexpr (R == Rounding::nearest_even) {
+      r = _mm512_sub_ps(_mm512_add_ps(a, c), c);
+    } else {
+      r = _mm512_sub_ps(_mm512_add_round_ps(a, c, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC), c);
+    }
+    if constexpr (R == Rounding::stochastic) {
+      const __m512 units = _mm512_castsi512_ps(_mm512_sub_epi32(set(fraction), e));
+      const __m512i threshold = _mm512_cvttps_epu32(_mm512_mul_ps(_mm512_sub_ps(a, r), units));
+      const __m512 ulp = _mm512_castsi512_ps(_mm512_sub_epi32(e, set(spacing)));
+      r = _mm512_mask_add_ps(r, _mm512_cmplt_epu32_mask(words, threshold), r, ulp);
+    }
+    const __m512 limits = _mm512_set1_ps(max_value), beyond = _mm512_set1_ps(overflow);
+    if constexpr (Propagate && R != Rounding::toward_zero)
+      r = _mm512_mask_mov_ps(r, _mm512_cmp_ps_mask(r, limits, _CMP_GT_OQ), beyond);
+    if constexpr (Propagate && R == Rounding::toward_zero) {
+      const __m512i magnitude = _mm512_and_si512(_mm512_castps_si512(value), set(kMagnitude));
+      r = _mm512_mask_mov_ps(r, _mm512_cmpeq_epi32_mask(magnitude, set(kInfinity)), beyond);
+    }
+    r = _mm512_or_ps(r, _mm512_and_ps(value, _mm512_castsi512_ps(set(kSign))));
+    return KeepsZeroSign ? r : _mm512_add_ps(r, _mm512_setzero_ps());
+  }
+#endif
 };
 
 template <Rounding R>
 struct IntegerRounder {
+  static constexpr bool has_lanes = false;
   std::uint32_t drop;  // low bits of an fp32 that the format does not have
   std::uint32_t mask;
   std::uint32_t max_bits;
