@@ -5,17 +5,12 @@
 //    number everywhere, subnormals included, so the integer view rounds by adding and masking.
 //  - FloatRounder<float>: narrower exponents. Adding and subtracting 2^(e + 23 - M) rounds the magnitude
 //    to nearest, ties to even, at the spacing 2^(e - M), with e clamped below at the format's smallest
-//    exponent; the other roundings correct that result by one spacing. With AVX-512, sixteen at a time (lanes()), where
-//    an addition that is rounded toward zero spares the correction.
+//    exponent; the other roundings correct that result by one spacing. Vectors are written out too, in lanes().
 //  - FloatRounder<double>: the same in fp64, for formats whose spacing or range fp32 arithmetic cannot hold.
 #pragma once
 
-#include "bits.h"
+#include "lanes.h"
 #include "mixprec/kernels.h"
-
-#if defined(__AVX512F__)
-#include <immintrin.h>
-#endif
 
 namespace {
 
@@ -96,35 +91,27 @@ struct FloatRounder {
     return KeepsZeroSign ? result : result + 0.0f;
   }
 
-#if defined(__AVX512F__)
-  // The same for sixteen values.
-  MIXPREC_MEMBER __m512 lanes(__m512 value, __m512i words) const {
-    const auto set = [](Bits bits) { return _mm512_set1_epi32(static_cast<int>(bits)); };
-    __m512 a = _mm512_and_ps(value, _mm512_castsi512_ps(set(kMagnitude)));
-    a = _mm512_min_ps(_mm512_set1_ps(limit), a);  // gives the second of two where one is a NaN
-    const __m512i e = _mm512_max_epu32(_mm512_and_si512(_mm512_castps_si512(a), set(L::exponent_mask)), set(min_exponent));
-    const __m512 c = _mm512_castsi512_ps(_mm512_add_epi32(e, set(magic)));
-    __m512 r;
+#if defined(MIXPREC_LANES)
+  // The same for a vector.
+  MIXPREC_MEMBER LaneFloats lanes(LaneFloats value, LaneBits words) const {
+    const LaneBits magnitude = as_bits(value) & all_lanes(kMagnitude);
+    const LaneFloats a = limited(as_floats(magnitude), all_lanes(limit));
+    const LaneBits e = larger_unsigned(as_bits(a) & all_lanes(L::exponent_mask), all_lanes(min_exponent));
+    const LaneFloats c = as_floats(e + all_lanes(magic));
+    LaneFloats r;
     if constexpr (R == Rounding::nearest_even) {
-      r = _mm512_sub_ps(_mm512_add_ps(a, c), c);
+      r = (a + c) - c;
     } else {
-      r = _mm512_sub_ps(_mm512_add_round_ps(a, c, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC), c);
+      const LaneFloats ulp = as_floats(e - all_lanes(spacing));
+      r = truncated(a, c, ulp);
+      if constexpr (R == Rounding::stochastic)
+        r = add_where_below(r, words, (a - r) * as_floats(all_lanes(fraction) - e), ulp);
     }
-    if constexpr (R == Rounding::stochastic) {
-      const __m512 units = _mm512_castsi512_ps(_mm512_sub_epi32(set(fraction), e));
-      const __m512i threshold = _mm512_cvttps_epu32(_mm512_mul_ps(_mm512_sub_ps(a, r), units));
-      const __m512 ulp = _mm512_castsi512_ps(_mm512_sub_epi32(e, set(spacing)));
-      r = _mm512_mask_add_ps(r, _mm512_cmplt_epu32_mask(words, threshold), r, ulp);
-    }
-    const __m512 limits = _mm512_set1_ps(max_value), beyond = _mm512_set1_ps(overflow);
-    if constexpr (Propagate && R != Rounding::toward_zero)
-      r = _mm512_mask_mov_ps(r, _mm512_cmp_ps_mask(r, limits, _CMP_GT_OQ), beyond);
-    if constexpr (Propagate && R == Rounding::toward_zero) {
-      const __m512i magnitude = _mm512_and_si512(_mm512_castps_si512(value), set(kMagnitude));
-      r = _mm512_mask_mov_ps(r, _mm512_cmpeq_epi32_mask(magnitude, set(kInfinity)), beyond);
-    }
-    r = _mm512_or_ps(r, _mm512_and_ps(value, _mm512_castsi512_ps(set(kSign))));
-    return KeepsZeroSign ? r : _mm512_add_ps(r, _mm512_setzero_ps());
+    if constexpr (Propagate && R != Rounding::toward_zero) r = replace_above(r, r, max_value, overflow);
+    if constexpr (Propagate && R == Rounding::toward_zero)
+      r = replace_above(r, as_floats(magnitude), kLargestFinite, overflow);
+    r = as_floats(as_bits(r) | (as_bits(value) & all_lanes(kSign)));
+    return KeepsZeroSign ? r : r + all_lanes(0.0f);
   }
 #endif
 };

@@ -25,16 +25,12 @@ struct Run1d {
 struct Same {
   float value;
   MIXPREC_MEMBER float operator[](std::int64_t) const { return value; }
-#if defined(__AVX512F__)
-  MIXPREC_MEMBER __m512 lanes(std::int64_t, __mmask16) const { return _mm512_set1_ps(value); }
-#endif
+  MIXPREC_MEMBER LaneFloats lanes(std::int64_t) const { return all_lanes(value); }
 };
 struct Each {
-  const float* values;
+  const float* MIXPREC_RESTRICT values;
   MIXPREC_MEMBER float operator[](std::int64_t i) const { return values[i]; }
-#if defined(__AVX512F__)
-  MIXPREC_MEMBER __m512 lanes(std::int64_t i, __mmask16 mask) const { return _mm512_maskz_loadu_ps(mask, values + i); }
-#endif
+  MIXPREC_MEMBER LaneFloats lanes(std::int64_t i) const { return load_lanes(values + i); }
 };
 
 // y = round(x * quantize) * scale
@@ -42,18 +38,16 @@ template <class Rounder, bool Stochastic, class Entry>
 MIXPREC_INLINE void round_run(const Rounder& rounder, const float* MIXPREC_RESTRICT x, float* MIXPREC_RESTRICT y,
                               std::int64_t n, const Entry& quantize, const Entry& scale,
                               const std::uint32_t* MIXPREC_RESTRICT words) {
-#if defined(__AVX512F__)
+  std::int64_t i = 0;
+#if defined(MIXPREC_LANES)
   if constexpr (Rounder::has_lanes) {
-    for (std::int64_t i = 0; i < n; i += 16) {
-      const auto mask = static_cast<__mmask16>(n - i >= 16 ? 0xffff : (1 << (n - i)) - 1);
-      const __m512 scaled = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + i), quantize.lanes(i, mask));
-      const __m512i w = Stochastic ? _mm512_maskz_loadu_epi32(mask, words + i) : _mm512_setzero_si512();
-      _mm512_mask_storeu_ps(y + i, mask, _mm512_mul_ps(rounder.lanes(scaled, w), scale.lanes(i, mask)));
+    for (; i + kLanes <= n; i += kLanes) {
+      const LaneBits w = Stochastic ? load_lanes(words + i) : LaneBits{};
+      store_lanes(rounder.lanes(load_lanes(x + i) * quantize.lanes(i), w) * scale.lanes(i), y + i);
     }
-    return;
   }
 #endif
-  for (std::int64_t i = 0; i < n; ++i) y[i] = rounder(x[i] * quantize[i], Stochastic ? words[i] : 0u) * scale[i];
+  for (; i < n; ++i) y[i] = rounder(x[i] * quantize[i], Stochastic ? words[i] : 0u) * scale[i];
 }
 
 // One scale for the run.

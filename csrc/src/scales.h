@@ -25,7 +25,7 @@ MIXPREC_INLINE float quant_scale(double target, float amax) {
   float scale = static_cast<float>(target / static_cast<double>(amax));
   scale = scale > kLargestScale ? kLargestScale : scale;
   scale = amax == 0.0f ? 1.0f : scale;
-  return amax <= 0x1.fffffep127f ? scale : quiet_nan();
+  return amax <= kLargestFinite ? scale : quiet_nan();
 }
 
 // 2^exponent for exponent in [-127, 127]; 2^-127 is subnormal.
@@ -92,7 +92,7 @@ MIXPREC_INLINE void floating_scales_with(const RoundScale& round_scale, float ab
     const float b = from_bits(amax[i]) * above;
     float s = round_scale(static_cast<float>(static_cast<T>(b) / target), 0u);
     s = s == 0.0f ? 1.0f : s;
-    s = b <= 0x1.fffffep127f ? s : quiet_nan();
+    s = b <= kLargestFinite ? s : quiet_nan();
     const float q = above / s;
     scale[i] = s;
     quantize[i] = q > kLargestScale ? kLargestScale : q;
