@@ -19,6 +19,17 @@ struct ScaleRun {
   Spread spread;
 };
 
+template <int Width, class Number>
+MIXPREC_INLINE void multiply_blocks(const Number& number, std::int64_t n, const float* MIXPREC_RESTRICT scale,
+                                    float* MIXPREC_RESTRICT y) {
+  std::int64_t i = 0;
+  for (; i + Width <= n; i += Width, ++scale) {
+    const float s = *scale;
+    for (int j = 0; j < Width; ++j) y[i + j] = number(i + j) * s;
+  }
+  for (; i < n; ++i) y[i] = number(i) * *scale;
+}
+
 // y[i] = number(i) * its scale.
 template <class Number>
 MIXPREC_INLINE void multiply_numbers(const Number& number, std::int64_t n, const ScaleRun& run, float* MIXPREC_RESTRICT y) {
@@ -28,16 +39,10 @@ MIXPREC_INLINE void multiply_numbers(const Number& number, std::int64_t n, const
     for (std::int64_t i = 0; i < n; ++i) y[i] = number(i) * s;
   } else if (run.spread == Spread::one) {
     for (std::int64_t i = 0; i < n; ++i) y[i] = number(i) * scale[i];
+  } else if (run.spread == Spread::sixteen) {
+    multiply_blocks<16>(number, n, scale, y);
   } else {
-    const std::int64_t width = run.spread == Spread::sixteen ? 16 : 32;
-    std::int64_t i = 0;
-    for (; i + width <= n; i += width, ++scale) {
-      const float s = *scale;
-      for (std::int64_t j = i; j < i + 16; ++j) y[j] = number(j) * s;
-      if (width == 32)
-        for (std::int64_t j = i + 16; j < i + 32; ++j) y[j] = number(j) * s;
-    }
-    for (; i < n; ++i) y[i] = number(i) * *scale;
+    multiply_blocks<32>(number, n, scale, y);
   }
 }
 

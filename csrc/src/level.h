@@ -73,8 +73,8 @@ struct Scratch {
   double* errors[2];           // sums over tiles: tiles
 };
 
-// Elements of a row that are rounded at once; fits the nearest cache.
-constexpr std::int64_t kPiece = 1024;
+// Elements of a row that are rounded at once: few, so that writing results overlaps with the next piece's arithmetic.
+constexpr std::int64_t kPiece = 256;
 
 // One or two tasks over units of the same matrix.
 struct Pass {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "choice.h"
-#include "coder.h"
+#include "encode.h"
 #include "level.h"
 #include "magnitudes.h"
 #include "philox.h"
@@ -236,8 +236,7 @@ class Panels {
     if (task_.out.codes) {
       const int bits = task_.grid.bits;
       std::uint8_t* codes = task_.out.codes + r * ceil_div(task_.source.cols * bits, 8) + c * bits / 8;
-      encode_run(task_.grid, y, n, scratch_.code_words);
-      write_bits(scratch_.code_words, n, bits, codes);
+      write_codes(task_.grid, y, n, scratch_.code_words, codes);
     } else if (task_.past_caches) {
       store_past_caches(y, n, task_.out.carrier + start);
     }

@@ -69,11 +69,12 @@ std::int64_t extent(std::int64_t wish, std::int64_t step, std::int64_t n) {
 }
 
 void set_panel(Task& task) {
+  constexpr std::int64_t kRow = 1024;          // a panel of one row
   constexpr std::int64_t kPanel = 8192;        // 32 KiB: a panel is read twice, the second time from a near cache
   constexpr std::int64_t kLeastWidth = 64;     // four cache lines: narrower panels waste what is fetched
   constexpr std::int64_t kMostStaged = 65536;  // 256 KiB: part of the second-level cache
   const Cut cut = cut_of(task);
-  const std::int64_t wish = cut.rows == 1 ? kPiece : std::max(kLeastWidth, kPanel / cut.rows);
+  const std::int64_t wish = cut.rows == 1 ? kRow : std::max(kLeastWidth, kPanel / cut.rows);
   task.panel_rows = cut.rows;
   task.panel_cols = extent(wish, cut.cols, task.source.cols);
   const bool whole = cut.rows * task.panel_cols <= kMostStaged || sums_tiles(task.scaling);
