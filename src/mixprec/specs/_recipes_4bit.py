@@ -55,9 +55,10 @@ def quartet() -> Recipe:
     Forward: a Hadamard transform of 32, the power of two that costs a Gaussian least (QuEST), nearest-even; what is
     clipped passes no gradient on. Backward: transforms with fresh signs, 3/4 of the range, stochastic. The paper
     quantizes the forward pass's codes again for the backward products; here these take the values themselves.
-    0.53 bytes (4.25 bits) per operand of a layer, in each product, and 1 bit per input for what was clipped.
-    Source: Castro et al., Quartet: Native FP4 Training Can Be Optimal for Large Language Models, arXiv:2505.14669:
-    loss 3.49 to 3.24 for 30 million parameters on 25 to 200 tokens each, ahead of all other 4-bit recipes tried.
+
+    Bytes: 0.53 (4.25 bits) per element of a layer's operands, and 1 bit per input for what was clipped.
+    Source: Castro et al., Quartet: Native FP4 Training Can Be Optimal for Large Language Models, arXiv:2505.14669.
+    Found: loss 3.49 to 3.24 for 30 million parameters on 25 to 200 tokens each, ahead of all other 4-bit recipes tried.
     """
     forward, backward = parse_cast("mxfp4 quest ht32"), parse_cast("mxfp4 x3/4 sr rht32-fresh")
     precision = LayerPrecision(
