@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mixprec.cli import main
-from mixprec.specs import Recipe, recipe, recipe_names
+from mixprec.specs import Recipe, describe_recipe, recipe, recipe_names
 
 
 def fails(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -73,6 +73,29 @@ def test_recipes_are_listed_and_print_as_toml_that_reads_back(capsys: pytest.Cap
         assert Recipe.from_toml(shows(capsys, "recipes", name)) == recipe(name)
 
 
+def test_the_list_of_recipes_tells_where_they_come_from(capsys: pytest.CaptureFixture[str]):
+    listed = shows(capsys, "recipes")
+    for name in recipe_names():
+        (line,) = [line for line in listed.splitlines() if line.startswith(f"│ {name} ")]
+        assert describe_recipe(name).reference in line
+
+
+def test_a_recipe_is_told_in_words(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    told = shows(capsys, "recipes", "nvfp4", "--about")
+    assert max(map(len, told.splitlines())) <= 60
+    for part in (
+        "nvfp4: NVFP4: weights in 16x16 tiles",
+        "bytes   0.56 (4.5 bits)",
+        "source  NVIDIA",
+        "found   12 billion",
+    ):
+        assert part in told
+    every = shows(capsys, "recipes", "--about")
+    assert told in every
+    assert all(f"{name}: " in every for name in recipe_names())
+
+
 def test_a_printed_recipe_is_a_file_to_start_from(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     file = tmp_path / "mine.toml"
     file.write_text(shows(capsys, "recipes", "mxfp8"))
@@ -89,6 +112,8 @@ def test_doctor_tells_versions_kernels_and_what_is_native(capsys: pytest.Capture
     [
         (("formats", "e44m3"), "unknown format 'e44m3': expected one of .*did you mean 'e4m3'"),
         (("recipes", "mxpf8"), "unknown recipe 'mxpf8': expected one of .*did you mean 'mxfp8'"),
+        (("recipes", "mxpf8", "--about"), "unknown recipe 'mxpf8': expected one of .*did you mean 'mxfp8'"),
+        (("recipes", "a.toml", "--about"), "--about tells of named recipes, got the file 'a.toml'"),
         (("compare", "gtp"), "unknown workload 'gtp': expected one of .*did you mean 'gpt'"),
         (("compare", "gpt", "--recipes", "fp32,bf61"), "unknown recipe 'bf61': .*did you mean 'bf16'"),
         (("compare", "gpt", "--recipes", "none.toml"), "none.toml"),

@@ -14,7 +14,7 @@ _LABELS = {"Bytes": "size", "Source": "source", "Found": "finding"}
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeDescription:
-    """A named recipe in words. Under ``python -OO``, which strips docstrings, the texts are empty.
+    """A named recipe in words, code in backquotes. Under ``python -OO``, which strips docstrings, the texts are empty.
 
     Attributes:
         name: of the recipe.
@@ -59,4 +59,5 @@ def describe_recipe(name: str) -> RecipeDescription:
         is_label = bool(colon) and label in _LABELS
         field = _LABELS[label] if is_label else field
         parts.setdefault(field, []).append(rest if is_label else line)
-    return RecipeDescription(name=name, **{field: " ".join(" ".join(lines).split()) for field, lines in parts.items()})
+    texts = {field: " ".join(" ".join(lines).split()).replace("``", "`") for field, lines in parts.items()}
+    return RecipeDescription(name=name, **texts)
