@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mixprec.cli import main
+from mixprec.formats import BLOCK_FORMATS, FORMATS
 from mixprec.specs import Recipe, describe_recipe, recipe, recipe_names
 
 
@@ -56,14 +57,49 @@ def test_a_format_as_a_table(capsys: pytest.CaptureFixture[str]):
     assert rows["NaN"] == "S.1111.111"
 
 
-@pytest.mark.parametrize("name", ["fp32", "e5m6", "nvfp4", "mxint8", "e8m0"])
+def rows_of(table: str) -> dict[str, str]:
+    cells = [line.split("│") for line in table.splitlines() if line.startswith("│")]
+    return {row[1].strip(): row[2].strip() for row in cells}
+
+
+def test_a_table_of_values_is_told_by_its_values(capsys: pytest.CaptureFixture[str]):
+    rows = rows_of(shows(capsys, "formats", "int4"))
+    assert rows["bits"] == "4 (a table of 16 values)"
+    assert rows["values"] == ", ".join(map(str, range(-8, 8)))
+    assert not {"smallest normal", "smallest subnormal", "values per binade", "unit roundoff"} & set(rows)
+
+
+def test_an_integer_has_no_normal_range(capsys: pytest.CaptureFixture[str]):
+    for name in ("int8", "mxint8"):
+        rows = rows_of(shows(capsys, "formats", name))
+        assert rows["bits"] == "8 (two's complement, in steps of 0.015625)"
+        assert not {"smallest normal", "smallest subnormal", "values per binade", "unit roundoff"} & set(rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "bits", "nan"),
+    [
+        ("ue4m3", "7 (no sign, exponent 4, mantissa 3, bias 7)", "1111.111"),
+        ("ue5m3", "8 (no sign, exponent 5, mantissa 3, bias 15)", "11111.111"),
+        ("e8m0", "8 (no sign, no zero, exponent 8, bias 127)", "11111111"),
+    ],
+)
+def test_formats_of_scales_have_no_sign(capsys: pytest.CaptureFixture[str], name: str, bits: str, nan: str):
+    rows = rows_of(shows(capsys, "formats", name))
+    assert (rows["bits"], rows["NaN"], rows["scale"]) == (bits, nan, "is one itself: no sign")
+
+
+@pytest.mark.parametrize("name", ["fp32", "e5m6", "nvfp4", "mxint8", "e8m0", "nf4", "ue5m3"])
 def test_every_kind_of_format_has_a_table(capsys: pytest.CaptureFixture[str], name: str):
     assert "largest" in shows(capsys, "formats", name)
 
 
 def test_all_formats(capsys: pytest.CaptureFixture[str]):
     listed = shows(capsys, "formats")
-    assert all(f" {name} " in listed for name in ("bf16", "e4m3", "mxfp8", "nvfp4"))
+    lines = {line.split("│")[1].strip(): line for line in listed.splitlines() if line.startswith("│")}
+    assert set(lines) == {*FORMATS, *BLOCK_FORMATS}
+    for name in ("int8", "int4", "nf4"):
+        assert lines[name].count("–") == 2, "neither a smallest normal value nor a unit roundoff"
 
 
 def test_recipes_are_listed_and_print_as_toml_that_reads_back(capsys: pytest.CaptureFixture[str]):
@@ -111,6 +147,7 @@ def test_doctor_tells_versions_kernels_and_what_is_native(capsys: pytest.Capture
     ("words", "message"),
     [
         (("formats", "e44m3"), "unknown format 'e44m3': expected one of .*did you mean 'e4m3'"),
+        (("formats", "e9m1"), "unknown format 'e9m1': .*any eXmY \\(X from 2 to 8, Y from 1 to 23\\)"),
         (("recipes", "mxpf8"), "unknown recipe 'mxpf8': expected one of .*did you mean 'mxfp8'"),
         (("recipes", "mxpf8", "--about"), "unknown recipe 'mxpf8': expected one of .*did you mean 'mxfp8'"),
         (("recipes", "a.toml", "--about"), "--about tells of named recipes, got the file 'a.toml'"),
