@@ -12,7 +12,6 @@ from ..specs import LossScale, Recipe, auto_recipe
 from ._device import device_of, native_here
 from ._site import ConversionState
 
-
 _WITHOUT_SESSION = "without a session (mixprec.prepare) "
 
 
@@ -25,7 +24,13 @@ def resolve(recipe: Recipe, model: nn.Module) -> Recipe:
     scale = chosen.loss_scale if recipe.loss_scale == LossScale() else recipe.loss_scale
     engine = chosen.engine if recipe.engine == "auto" else recipe.engine
     return replace(
-        chosen, rules=recipe.rules, residual=recipe.residual, loss_scale=scale, weights=recipe.weights, engine=engine
+        chosen,
+        rules=recipe.rules,
+        phases=recipe.phases,
+        residual=recipe.residual,
+        loss_scale=scale,
+        weights=recipe.weights,
+        engine=engine,
     )
 
 
@@ -55,14 +60,14 @@ def is_without_session(note: str) -> bool:
     """Whether a note is only for who converts alone: about what a session of ``mixprec.prepare`` does itself.
 
     Example:
-        >>> is_without_session("without a session (mixprec.prepare) nothing scales the loss"), is_without_session("auto")
-        (True, False)
+        >>> is_without_session("without a session (mixprec.prepare) nothing scales the loss")
+        True
     """
     return note.startswith(_WITHOUT_SESSION)
 
 
 def _left_to_a_session(model: nn.Module, recipe: Recipe) -> Iterator[str]:
-    """What a recipe asks for beside the layers' arithmetic, which a conversion alone does not do; and what to do then."""
+    """What a recipe asks for that a conversion alone does not do, and what to do then."""
     scale = recipe.loss_scale
     if scale.kind != "none":
         device = device_of(model).type
