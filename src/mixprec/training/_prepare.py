@@ -40,14 +40,16 @@ def prepare(
         recipe: a recipe, its name, or the path of its TOML file; ``"auto"`` is what runs natively on the model's
             device, or, for a model that is converted already, the recipe that it was converted to.
         clip_norm: largest 2-norm of all gradients together; ``None``: no clipping.
-        run: a folder for records, recipe and versions.
+        run: a folder for records, recipe and versions. Where it holds steps of an earlier run, that run must be
+            continued by ``Session.load_state_dict`` before the first step, or another folder given.
         loss_scale: instead of the recipe's: a ``LossScale``, a number (static), or ``"none"`` or ``"dynamic"``.
         seed: of stochastic casts, and told in the records.
         total_steps: how many steps the run is to apply; needed by a recipe with a phase that is a share of it.
 
     Raises:
         ValueError: a model that is compiled, scripted or sharded before its conversion; an optimizer that does not
-            fit; an unknown recipe; a loss scale that is no power of two; a model converted to another recipe.
+            fit; an unknown recipe; a loss scale that is no power of two; a model converted to another recipe; a run
+            folder of something else.
         TypeError: an optimizer that is none.
         OSError: a run folder that cannot be written.
 

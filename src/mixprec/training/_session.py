@@ -91,7 +91,7 @@ class Session:
             TypeError: the loss is no tensor.
             ValueError: the loss is not one number, or has no graph.
         """
-        self._refuse_restored("backward")
+        self._refuse_unusable("backward")
         check_loss(loss)
         self._kept.begin_backward()
         if self._are_gradients_bad:
@@ -123,7 +123,7 @@ class Session:
             ValueError: no gradient; gradients that did not come through ``backward`` although the loss is scaled;
                 a closure.
         """
-        self._refuse_restored("step")
+        self._refuse_unusable("step")
         if closure is not None:
             check_loss(closure)
         if loss is not None:
@@ -185,13 +185,17 @@ class Session:
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Continue from a ``state_dict()``; nothing else advances, and gradients in flight are dropped.
 
-        Load the model's and the optimizer's own states too, in any order.
+        Load the model's and the optimizer's own states too, in any order. A run folder goes on from the state's step:
+        what it recorded from there on is replaced by what follows.
 
         Raises:
-            ValueError: not a session's state, or that of another recipe or model.
+            ValueError: not a session's state, or that of another recipe or model, or one that the run in the run
+                folder never reached.
         """
         state = SessionState.from_dict(state_dict)
         state.refuse_other(self._state())
+        if self._folder is not None:
+            self.events.extend(self._folder.go_on(state.applied))
         self.loss_scale_state, self.applied, self.skipped = state.scale, state.applied, state.skipped
         self._conversion.load_random_state(state.random)
         self._phases.reach(self.applied)
@@ -289,9 +293,11 @@ class Session:
         if self._folder is not None:
             self._folder.write_events(events)
 
-    def _refuse_restored(self, what: str) -> None:
+    def _refuse_unusable(self, what: str) -> None:
         if not self._is_open:
             raise ValueError(f"{what}: the session was restored; prepare the model again")
+        if self._folder is not None:
+            self._folder.refuse_earlier(what)
 
 
 def _scaled(loss: Tensor, scale: float) -> Tensor:
