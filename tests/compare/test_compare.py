@@ -112,6 +112,25 @@ def test_a_loss_that_is_not_finite_ends_that_run_only(tmp_path: Path):
     assert len(losses(records, "fp32")) == 6
 
 
+@pytest.mark.parametrize(
+    ("poisoned", "value", "where"),
+    [("recipe", math.nan, ""), ("recipe", math.inf, ""), ("fp32", math.nan, ", with its weights in fp32")],
+)
+def test_an_evaluation_that_is_not_finite_ends_that_run_only(tmp_path: Path, poisoned: str, value: float, where: str):
+    def evaluate(model: nn.Module) -> dict[str, float]:
+        calls[type(model.hidden) is not nn.Linear] += 1
+        # For bf16, each evaluation is of the converted model and then of its plain twin; fp32 is evaluated first.
+        own = calls[True] == 2 if poisoned == "recipe" else (calls[True] == 2 and type(model.hidden) is nn.Linear)
+        return {"loss": value if own else 1.0}
+
+    calls: Counter[bool] = Counter()
+    job = source(lambda seed, device: fit(seed, device, evaluate=evaluate))
+    compare(comparison("bf16", source=job), tmp_path)
+    (end,) = of(read(tmp_path), RunEndRecord)
+    assert (end.status, end.reason) == ("diverged", f"the evaluation's loss was {value} after 3 steps{where}")
+    assert len(losses(read(tmp_path), "bf16")) == 3
+
+
 def test_an_exception_ends_that_run_only_and_is_told(tmp_path: Path):
     def refuses_16_bits(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
         if type(model.hidden) is not nn.Linear:  # a converted layer is of a subclass
