@@ -8,6 +8,7 @@ import pytest
 
 from mixprec.cli import main
 from mixprec.formats import BLOCK_FORMATS, FORMATS
+from mixprec.records import ComparisonRecord, write_records
 from mixprec.specs import Recipe, describe_recipe, recipe, recipe_names
 
 
@@ -154,7 +155,14 @@ def test_doctor_tells_versions_kernels_and_what_is_native(capsys: pytest.Capture
         (("compare", "gtp"), "unknown workload 'gtp': expected one of .*did you mean 'gpt'"),
         (("compare", "gpt", "--recipes", "fp32,bf61"), "unknown recipe 'bf61': .*did you mean 'bf16'"),
         (("compare", "gpt", "--recipes", "none.toml"), "none.toml"),
-        (("compare", "gpt", "--recipes", ","), "needs a recipe and a seed"),
+        (("compare", "gpt", "--recipes", ","), "--recipes ',' has an empty name"),
+        (("compare", "gpt", "--recipes", "fp32,,bf16"), "--recipes 'fp32,,bf16' has an empty name: expected names"),
+        (("compare", "gpt", "--recipes", "fp32,"), "--recipes 'fp32,' has an empty name"),
+        *(
+            (("compare", "gpt", f"--{name}", ""), f"--{name} got an empty text: leave it out, or say what it is to be")
+            for name in ("recipes", "baseline", "data", "device")
+        ),
+        (("compare", "gpt", "--recipes", "fp32,bf16,fp32"), "recipe fp32 is named more than once: name each once"),
         (("compare", "gpt", "--baseline", "fp8"), "unknown baseline 'fp8': expected one of fp32, bf16"),
         (("compare", "gpt", "--seeds", "0"), "--seeds must be at least 1, got 0"),
         (("compare", "gpt", "--steps", "0"), "steps must be at least 1, got 0"),
@@ -199,6 +207,44 @@ def test_texts_that_cannot_be_trained_on(
     text.write_bytes(content)
     assert message in fails(capsys, "compare", "gpt", "--data", str(text), "--out", str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
+
+
+def test_two_recipes_of_one_name_are_told_apart_by_their_file(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    mine, other = tmp_path / "mine.toml", tmp_path / "other.toml"
+    mine.write_text(shows(capsys, "recipes", "mxfp8"))
+    other.write_text(recipe("bf16", name="mxfp8").to_toml())
+    for names in (f"fp32,mxfp8,{mine}", f"fp32,{mine},mxfp8", f"fp32,{other},{mine}"):
+        told = fails(capsys, "compare", "gpt", "--recipes", names)
+        assert "are both recipe 'mxfp8', and cannot be told apart" in told
+        assert f'change `name = "..."` in {mine}' in told
+
+
+def test_a_recipe_that_differs_from_what_a_folder_was_run_with(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    header = ComparisonRecord(
+        workload="gpt", recipes=("fp32", "mine"), baseline="fp32", seeds=(0,), steps=9, machine={}, versions={}, data={}
+    )
+    folder, file = tmp_path / "run", tmp_path / "m3.toml"
+    (folder / "recipes").mkdir(parents=True)
+    write_records(folder / "records.jsonl", [header])
+    for made in (recipe("fp32"), recipe("mxfp8", name="mine")):
+        (folder / "recipes" / f"{made.name}.toml").write_text(made.to_toml())
+    file.write_text(recipe("mxfp4", name="mine").to_toml())
+    told = fails(capsys, "compare", "gpt", "--resume", str(folder), "--recipes", f"fp32,{file}")
+    assert f"recipe 'mine' in {folder} differs from {file}" in told
+    assert f'change `name = "..."` in {file}' in told
+    assert "more than once" not in told
+
+    (folder / "recipes" / "fp32.toml").write_text(recipe("bf16", name="fp32").to_toml())
+    told = fails(capsys, "compare", "gpt", "--resume", str(folder), "--recipes", "fp32")
+    assert "`mixprec recipes fp32 > mine.toml`, change" in told
+
+
+def test_an_output_folder_that_is_a_file_or_holds_others(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    told = fails(capsys, "compare", "gpt", "--steps", "1", "--out", str(tmp_path / "file"))
+    assert "file is a file: expected a folder" in told
+    told = fails(capsys, "compare", "gpt", "--steps", "1", "--out", str(tmp_path))
+    assert "is not empty (it holds file): expected a new or empty folder" in told
 
 
 def test_an_output_folder_that_cannot_be_made(capsys: pytest.CaptureFixture[str], tmp_path: Path):

@@ -22,6 +22,7 @@ from mixprec.records import (
     StepRecord,
     read_records,
 )
+from mixprec.specs import recipe
 from tests.compare.fits import comparison, fit, loss, source
 
 
@@ -240,6 +241,41 @@ def test_a_folder_with_records_is_not_written_over(tmp_path: Path):
     with pytest.raises(ValueError, match=r"holds the records of another run: `--resume .*` continues it"):
         compare(comparison("fp32"), tmp_path)
     assert (tmp_path / "records.jsonl").read_bytes() == before
+
+
+def test_a_recipe_that_has_changed_is_not_mixed_with_what_it_was(tmp_path: Path):
+    compare(comparison("fp32", "bf16"), tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
+    changed = comparison(recipes=(recipe("fp32"), recipe("mxfp8", name="bf16")))
+    with pytest.raises(ValueError, match=r"recipe 'bf16' in .* differs from the one that is to be run now"):
+        compare(changed, tmp_path, resume=True)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
+
+
+@pytest.mark.parametrize("names", [["notes.txt"], ["a", "b", "c", "d"]])
+def test_a_folder_with_other_files_is_not_used(tmp_path: Path, names: list[str]):
+    for name in names:
+        (tmp_path / name).write_text("")
+    with pytest.raises(ValueError, match=rf"is not empty \(it holds {names[0]}.*expected a new or empty folder"):
+        compare(comparison("fp32", source=source(untrainable)), tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+
+
+def untrainable(seed: int, device: str) -> object:
+    raise AssertionError("the folder is looked at before anything is tried")
+
+
+def test_an_empty_folder_is_used_and_hidden_files_are_left(tmp_path: Path):
+    (tmp_path / ".gitignore").write_text("*")
+    compare(comparison("fp32"), tmp_path)
+    assert (tmp_path / ".gitignore").read_text() == "*"
+    assert len(losses(read(tmp_path), "fp32")) == 6
+
+
+def test_a_file_is_no_folder(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"file is a file: expected a folder for records and report"):
+        compare(comparison("fp32", source=source(untrainable)), tmp_path / "file")
 
 
 def test_resuming_nothing_is_refused(tmp_path: Path):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from mixprec.compare import WorkloadError
 from mixprec.compare._comparison import check
-from mixprec.specs import LayerPrecision, Recipe, Rule
+from mixprec.specs import LayerPrecision, Recipe, Rule, recipe
 from tests.compare.fits import batch_of, comparison, fit, loss, source
 
 
@@ -21,6 +21,11 @@ def test_the_header_holds_what_a_result_depends_on():
     assert (header.baseline, header.steps) == ("fp32", 6)
     assert header.machine["threads"] == torch.get_num_threads()
     assert header.versions["torch"] == torch.__version__
+
+
+def test_names_that_are_one_file_are_refused():
+    with pytest.raises(ValueError, match=r"recipes 'my own' and 'my-own' would be one file"):
+        comparison(recipes=(recipe("fp32", name="my own"), recipe("bf16", name="my-own")))
 
 
 @pytest.mark.parametrize(

@@ -231,6 +231,12 @@ def test_another_run_is_refused_at_once(tmp_path, recipe, options, message):
     assert content(tmp_path) == before
 
 
+def test_a_file_is_no_run_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"run folder .*file is a file: give a folder"):
+        build(tmp_path / "file")
+
+
 def test_a_comparisons_folder_is_refused(tmp_path):
     header = ComparisonRecord(
         workload="w", recipes=("bf16",), baseline="bf16", seeds=(0,), steps=1, machine={}, versions={}, data={}

@@ -30,12 +30,14 @@ class RunFolder:
         seed: told in every record.
 
     Raises:
-        ValueError: the folder holds a comparison, or a run of another recipe or seed, or damaged records.
+        ValueError: it is a file, or holds a comparison, or a run of another recipe or seed, or damaged records.
         OSError: it cannot be written.
     """
 
     def __init__(self, path: str | Path, recipe: Recipe, seed: int) -> None:
         self.path, self._recipe, self._seed = Path(path), recipe, seed
+        if self.path.exists() and not self.path.is_dir():
+            raise ValueError(f"run folder {self.path} is a file: give a folder, which is made if needed")
         self.path.mkdir(parents=True, exist_ok=True)
         earlier = read_records(self._records) if self._records.exists() else []
         check_same_run(self.path, earlier, recipe, seed)
