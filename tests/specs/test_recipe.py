@@ -40,6 +40,30 @@ def test_senseless_recipes_are_refused(fields: dict[str, object], reason: str):
         Recipe(**{"name": "mine", **fields})  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"loss_scale": "dynamic"}, r"loss_scale is 'dynamic', expected a LossScale, e.g. LossScale\(kind='dynamic'\)"),
+        ({"rules": [Rule()]}, r"rules is \[Rule\(.*expected a tuple of Rule"),
+        ({"rules": ("mxfp8",)}, r"rules is \('mxfp8',\), expected a tuple of Rule"),
+        ({"phases": Phase(last=0.2)}, "expected a tuple of Phase"),
+    ],
+)
+def test_parts_that_are_none_are_refused(fields: dict[str, object], reason: str):
+    with pytest.raises(TypeError, match=reason):
+        Recipe(**{"name": "mine", **fields})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=reason):
+        recipe("bf16", **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", [3, None, 1.5])
+def test_what_is_no_name_is_told_as_it_is(name: object):
+    with pytest.raises(ValueError, match=f"unknown recipe '{name}': expected one of auto"):
+        recipe(name)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=f"unknown compute dtype '{name}'"):
+        recipe("bf16", compute_dtype=name)  # type: ignore[arg-type]
+
+
 def test_overrides():
     assert recipe("mxfp8", compute_dtype="bf16").compute_dtype == "bf16"
     assert recipe("bf16", residual="bf16").residual == "compute"
