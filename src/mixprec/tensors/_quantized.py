@@ -148,7 +148,8 @@ def fake_quantize(
 
     Returns:
         fp32, shape of x. A cast's transform is undone. NaN stays NaN; a NaN or infinity makes everything that
-        shares its scale NaN, unless the scale is of a given amax.
+        shares its scale NaN, unless the scale is of a given amax. What rounds to a value beyond fp32's largest (an
+        element times its scale near 3.4e38) is an infinity; a transform whose sums are beyond it gives NaN.
 
     Raises:
         TypeError: x is no tensor, or not of fp32, bf16 or fp16; or a cast or seed that is none.
