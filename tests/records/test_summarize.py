@@ -142,6 +142,19 @@ def test_an_emulated_recipe_says_so_everywhere():
         assert ("emulated)" in cells[table.headers.index("step time")]) == row.emulated
 
 
+def test_without_a_time_there_is_no_talk_of_its_ratio():
+    for steps, timed in ((3, False), (4, True)):
+        records = comparison(seeds=2, steps=20)
+        summary = summarize(r for r in records if not isinstance(r, StepRecord) or r.step < steps)
+        table = summary_table(summary)
+        assert ("step time" in table.headers) == timed
+        text = " ".join([*table.notes, *(headline(row, summary) for row in summary.rows)])
+        assert ("time ratio" in text) == timed
+        assert ("step time: not told, for the first 3 steps of a run are not timed" in table.notes) != timed
+        assert any(note.startswith("here: emulated") and note.endswith("(bf16, mxfp8, nvfp4)") for note in table.notes)
+    assert not any("step time" in note for note in summary_table(summarize([header()])).notes)
+
+
 def test_what_a_resumed_run_replaces_is_forgotten():
     def event(name: str, at: int, seed: int = 0):
         return EventRecord(recipe="bf16", seed=seed, step=at, name=name, site="", message=name)
