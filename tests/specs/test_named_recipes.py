@@ -85,7 +85,9 @@ def test_the_end_is_left_out_where_the_paper_says_so(name: str):
 def test_convolutions_get_casts_that_they_can_multiply(name: str):
     own = {
         "int8": ("int8[tensor]", "int8[tensor]", "int8[tensor] sr", "int8[tensor]", "int8[tensor] sr", "int8[tensor]"),
+        "mxfp4-backward": (None, None, *("mxfp4 x3/4 sr",) * 4),
         "quartet": ("mxfp4",) * 6,
+        "nvfp4": ("nvfp4", "nvfp4-2d", "nvfp4 sr", "nvfp4-2d", "nvfp4 sr", "nvfp4"),
     }
     assert casts_of(recipe(name), CONVOLUTION) == own.get(name, CASTS[name])
 
