@@ -10,7 +10,8 @@ def squared_error(x, above, elements, scale, geometry: tl.constexpr):
     values = elements.to(tl.float64) * scale.to(tl.float64)
     difference = values - x.to(tl.float64) * above.to(tl.float64)
     total = difference * difference
-    for level in tl.static_range(geometry.unit_levels):
+    levels: tl.constexpr = geometry.unit_levels
+    for level in tl.static_range(levels):
         total = _add_halves(total, geometry.row_units, geometry.column_units, geometry.unit_size >> (level + 1))
     return total
 

@@ -22,7 +22,8 @@ def pack_kernel(codes, packed, columns, row_bytes, count, packing: tl.constexpr)
     place = tl.program_id(0).to(tl.int64) * packing.block + tl.arange(0, packing.block)
     row, first_bit = place // row_bytes, place % row_bytes * 8
     octet = place * 0
-    for step in tl.static_range(packing.codes_of_a_byte):
+    steps: tl.constexpr = packing.codes_of_a_byte
+    for step in tl.static_range(steps):
         column = first_bit // packing.bits + step
         there = (place < count) & (column < columns)
         code = tl.load(codes + row * columns + column, mask=there, other=0).to(tl.int64) & packing.mask
@@ -68,7 +69,8 @@ def _read_code(codes, row, column, row_bytes, inside, decoding: tl.constexpr):
     first_bit = column * decoding.bits
     first = first_bit // 8
     code = column * 0
-    for step in tl.static_range(decoding.bytes_of_a_code):
+    steps: tl.constexpr = decoding.bytes_of_a_code
+    for step in tl.static_range(steps):
         there = inside & (first + step < row_bytes)
         octet = tl.load(codes + row * row_bytes + first + step, mask=there, other=0)
         code |= octet.to(tl.int64) << (8 * step)

@@ -25,7 +25,8 @@ def transform(x, seed, offset, geometry: tl.constexpr, hadamard: tl.constexpr):
     x = tl.reshape(x, (geometry.elements,))
     if hadamard.signs and not hadamard.inverse:
         x = _flip(x, seed, offset, hadamard.size, extent, near, far)
-    for level in tl.static_range(hadamard.levels):
+    levels: tl.constexpr = hadamard.levels
+    for level in tl.static_range(levels):
         x = _butterfly(x, near << level if (1 << level) < extent else far * ((1 << level) // extent))
     x = x * hadamard.normaliser
     if hadamard.signs and hadamard.inverse:

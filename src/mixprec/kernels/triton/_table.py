@@ -44,8 +44,9 @@ def round_to_table(x, word, table, grid: tl.constexpr, rounding: tl.constexpr):
 def find_place(x, table, grid: tl.constexpr):
     """How many of the thresholds an element reaches: its place (int32) in the table; 0 for NaN."""
     place = x.to(tl.int32, bitcast=True) * 0
-    for level in tl.static_range(grid.bits):
-        step = 1 << (grid.bits - 1 - level)
+    levels: tl.constexpr = grid.bits
+    for level in tl.static_range(levels):
+        step = 1 << (levels - 1 - level)
         place += tl.where(x >= tl.load(table + place + (step - 1)), step, 0)
     return place
 
