@@ -7,6 +7,16 @@ SIGN_BIT = tl.constexpr(-(2**31))
 
 
 @triton.jit
+def widen(x):
+    """fp32 of fp32, fp16 or bf16, exactly."""
+    if x.dtype == tl.bfloat16:  # by its bits: the interpreter's conversion of subnormals is not exact
+        wide = (x.to(tl.int16, bitcast=True).to(tl.int32) << 16).to(tl.float32, bitcast=True)
+    else:
+        wide = x.to(tl.float32)
+    return wide
+
+
+@triton.jit
 def magnitude_bits(x):
     """The bits of ``|x|`` (fp32) as int32: they order as the magnitudes do; above 0x7F800000 lie the NaNs."""
     return x.to(tl.int32, bitcast=True) & 0x7FFFFFFF

@@ -36,12 +36,13 @@ def transform(x, seed, offset, geometry: tl.constexpr, hadamard: tl.constexpr):
 
 @triton.jit
 def _butterfly(x, distance: tl.constexpr):
-    """``(a, b) -> (a + b, a - b)`` for elements at a distance; a sum of two has one order."""
+    """``(a, b) -> (a + b, a - b)`` for elements at a distance."""
     pairs = tl.reshape(x, (x.shape[0] // (2 * distance), 2, distance))
     second = (tl.arange(0, 2) == 1)[None, :, None]
-    total = tl.sum(pairs, axis=1, keep_dims=True)
-    difference = tl.sum(negate_where(second, pairs), axis=1, keep_dims=True)
-    return tl.reshape(tl.where(second, difference, total), (x.shape[0],))
+    # Each element meets the other of its pair: the bits of both, added, less its own.
+    bits = pairs.to(tl.int32, bitcast=True)
+    other = tl.sub(tl.sum(bits, axis=1, keep_dims=True), bits, sanitize_overflow=False).to(tl.float32, bitcast=True)
+    return tl.reshape(tl.where(second, other - pairs, pairs + other), (x.shape[0],))
 
 
 @triton.jit

@@ -3,6 +3,7 @@
 import triton
 import triton.language as tl
 
+from ._bits import widen
 from ._hadamard import transform
 
 
@@ -76,7 +77,7 @@ def read_block(x, units, shape, geometry: tl.constexpr):
     inside = row_inside & column_inside & (element < geometry.unit_rows * geometry.unit_columns)
     there = inside & (row < shape.rows) & (column < shape.columns)
     values = tl.load(x + row * shape.row_stride + column * shape.column_stride, mask=there, other=0.0)
-    return values.to(tl.float32), row, column, inside
+    return widen(values), row, column, inside
 
 
 @triton.jit
