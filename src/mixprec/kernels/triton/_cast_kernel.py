@@ -89,14 +89,16 @@ def _above(memory, cast: tl.constexpr):
 def _elements(x, word, amax, above, memory, cast: tl.constexpr):
     """``(elements, scale, outer)``: numbers of the grid, and what they are multiplied by."""
     grid: tl.constexpr = cast.grid
+    rounding: tl.constexpr = cast.rounding
+    geometry: tl.constexpr = cast.geometry
     quant_scale, scale, outer = scales_of(amax, above, cast.target, cast)
-    elements = round_to_grid(x * quant_scale, word, memory.table, grid, cast.rounding)
+    elements = round_to_grid(x * quant_scale, word, memory.table, grid, rounding)
     if cast.second_target > 0.0:
         second_quant_scale, second_scale, second_outer = scales_of(amax, above, cast.second_target, cast)
-        second = round_to_grid(x * second_quant_scale, word, memory.table, grid, cast.rounding)
+        second = round_to_grid(x * second_quant_scale, word, memory.table, grid, rounding)
         compared = (scale, second_scale) if cast.scale == "float" else (outer, second_outer)
-        error = squared_error(x, above, elements, compared[0], cast.geometry)
-        better = squared_error(x, above, second, compared[1], cast.geometry) < error
+        error = squared_error(x, above, elements, compared[0], geometry)
+        better = squared_error(x, above, second, compared[1], geometry) < error
         elements, scale = tl.where(better, second, elements), tl.where(better, second_scale, scale)
         outer = tl.where(better, second_outer, outer)
     return elements, scale, outer

@@ -47,8 +47,15 @@ class Transformation:
             "sign_seed": self.signs.seed,
             "sign_offset": self.signs.offset,
         }
-        programs = cut.programs(*self.shape)
-        self.launch(Launch(kernel=kernel, arguments=common | arguments, programs=programs, warps=cut.warps))
+        self.launch(
+            Launch(
+                kernel=kernel,
+                arguments=common | arguments,
+                programs=cut.programs(*self.shape),
+                warps=cut.warps,
+                device=self.x.device,
+            )
+        )
 
     def write(self, result: Tensor) -> Tensor:
         """The transform itself, into ``result``."""

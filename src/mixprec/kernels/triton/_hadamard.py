@@ -41,7 +41,7 @@ def _butterfly(x, distance: tl.constexpr):
     second = (tl.arange(0, 2) == 1)[None, :, None]
     # Each element meets the other of its pair: the bits of both, added, less its own.
     bits = pairs.to(tl.int32, bitcast=True)
-    other = tl.sub(tl.sum(bits, axis=1, keep_dims=True), bits, sanitize_overflow=False).to(tl.float32, bitcast=True)
+    other = (tl.sum(bits, axis=1, keep_dims=True) - bits).to(tl.float32, bitcast=True)
     return tl.reshape(tl.where(second, other - pairs, pairs + other), (x.shape[0],))
 
 

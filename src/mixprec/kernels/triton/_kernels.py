@@ -150,7 +150,7 @@ class TritonKernels:
             "count": result.numel(),
             "decoding": plan,
         }
-        self._run_blocks(dequantize_kernel, arguments, math.ceil(result.numel() / plan.block))
+        self._over(result, math.ceil(result.numel() / plan.block), dequantize_kernel, arguments)
         return result
 
     def narrow_product(self, a_MK: Tensor, b_KN: Tensor, sums: Sums) -> Tensor:
@@ -165,7 +165,7 @@ class TritonKernels:
             "sums": plan,
         }
         programs = math.ceil(result.shape[0] / plan.rows) * math.ceil(result.shape[1] / plan.columns)
-        self._run_blocks(product_kernel, arguments, programs)
+        self._over(result, programs, product_kernel, arguments)
         return result
 
     def _pack(self, codes: Tensor, packed: Tensor, plan: PackPlan) -> None:
@@ -177,11 +177,13 @@ class TritonKernels:
             "count": packed.numel(),
             "packing": plan,
         }
-        self._run_blocks(pack_kernel, arguments, math.ceil(packed.numel() / plan.block))
+        self._over(packed, math.ceil(packed.numel() / plan.block), pack_kernel, arguments)
 
-    def _run_blocks(self, kernel: object, arguments: dict[str, object], programs: int) -> None:
+    def _over(self, result: Tensor, programs: int, kernel: object, arguments: dict[str, object]) -> None:
+        """Launch a kernel that writes a result, unless that is empty."""
         if programs:
-            self._launch(Launch(kernel=kernel, arguments=arguments, programs=programs, warps=4))
+            launch = Launch(kernel=kernel, arguments=arguments, programs=programs, warps=4, device=result.device)
+            self._launch(launch)
 
 
 def _result(x: Tensor, shape: Sequence[int], out: Tensor | None) -> Tensor:

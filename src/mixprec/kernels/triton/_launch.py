@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 
@@ -69,12 +71,14 @@ class Launch:
         arguments: by name.
         programs: how many run.
         warps: of each program.
+        device: where the arguments are.
     """
 
     kernel: Any
     arguments: dict[str, Any]
     programs: int
     warps: int
+    device: torch.device
 
 
 Launcher = Callable[[Launch], None]
@@ -85,4 +89,6 @@ OPTIONS = {"enable_fp_fusion": False}
 
 def run(launch: Launch) -> None:
     """Run a kernel on the device of its arguments, or by Triton's interpreter."""
-    launch.kernel[(launch.programs,)](**launch.arguments, num_warps=launch.warps, **OPTIONS)
+    current = torch.cuda.device(launch.device) if launch.device.type == "cuda" else nullcontext()
+    with current:
+        launch.kernel[(launch.programs,)](**launch.arguments, num_warps=launch.warps, **OPTIONS)

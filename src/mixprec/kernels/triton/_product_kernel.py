@@ -13,13 +13,15 @@ def product_kernel(matrices, shape, sums: tl.constexpr):
         shape: M, N, K.
         sums: `mixprec.kernels.triton._plan.ProductPlan`.
     """
-    across = (shape[1] + (sums.columns - 1)) // sums.columns
+    rows: tl.constexpr = sums.rows
+    columns: tl.constexpr = sums.columns
+    across = (shape[1] + (columns - 1)) // columns
     program = tl.program_id(0).to(tl.int64)
-    row = (program // across * sums.rows + tl.arange(0, sums.rows))[:, None]
-    column = (program % across * sums.columns + tl.arange(0, sums.columns))[None, :]
+    row = (program // across * rows + tl.arange(0, rows))[:, None]
+    column = (program % across * columns + tl.arange(0, columns))[None, :]
     a_column, b_row = matrices[0] + row * shape[2], matrices[1] + column
-    total = tl.zeros((sums.rows, sums.columns), tl.float32)
-    partial = tl.zeros((sums.rows, sums.columns), tl.float64)
+    total = tl.zeros((rows, columns), tl.float32)
+    partial = tl.zeros((rows, columns), tl.float64)
     for k in range(shape[2]):
         a = tl.load(a_column, mask=row < shape[0], other=0.0).to(tl.float64)
         b = tl.load(b_row, mask=column < shape[1], other=0.0).to(tl.float64)

@@ -26,15 +26,16 @@ def fp32_quant_scale(amax, target: tl.constexpr):
 
 
 @triton.jit
-def power_exponent(amax, rule: tl.constexpr, grid: tl.constexpr):
+def power_exponent(amax, cast: tl.constexpr):
     """Exponent (int32) of a power-of-two scale; of a non-finite amax some value in range."""
+    grid: tl.constexpr = cast.grid
     significand, exponent = split_magnitude(tl.where(amax < INFINITE, amax, 0))
     mantissa = significand & 0x7FFFFF
-    if rule == "ceil":
+    if cast.rule == "ceil":
         exponent += (mantissa != 0).to(tl.int32)
-    elif rule == "rceil":  # the exact ceil(log2(amax / max))
+    elif cast.rule == "rceil":  # the exact ceil(log2(amax / max))
         exponent += (mantissa > grid.top).to(tl.int32)
-    elif rule == "even":  # amax rounded half up at the element's precision
+    elif cast.rule == "even":  # amax rounded half up at the element's precision
         exponent += (mantissa + ((1 << (23 - grid.mantissa_bits)) >> 1)) >> 23
     return tl.minimum(tl.maximum(exponent - grid.max_exponent, -127), 127)
 
@@ -43,7 +44,7 @@ def power_exponent(amax, rule: tl.constexpr, grid: tl.constexpr):
 def power_scale(amax, cast: tl.constexpr):
     """``(quant_scale, scale)`` of a power of two."""
     finite = amax < INFINITE
-    exponent = power_exponent(amax, cast.rule, cast.grid)
+    exponent = power_exponent(amax, cast)
     quant_scale = power_of_two(-exponent)
     if cast.prescale != 1.0:
         quant_scale = quant_scale * cast.prescale
@@ -79,7 +80,8 @@ def scales_of(amax, above, target: tl.constexpr, cast: tl.constexpr):
         quant_scale = fp32_quant_scale(amax, target)
         outer = tl.div_rn(one, quant_scale)
     elif cast.scale == "float":
-        quant_scale, scale = float_scale(amax, above, target, cast.scale_grid)
+        grid: tl.constexpr = cast.scale_grid
+        quant_scale, scale = float_scale(amax, above, target, grid)
         outer = tl.div_rn(one, above)
     return quant_scale, scale, outer
 
@@ -88,7 +90,8 @@ def scales_of(amax, above, target: tl.constexpr, cast: tl.constexpr):
 def encode_scale(scale, cast: tl.constexpr):
     """Codes (int32) of block scales."""
     if cast.scale == "float":
-        code = encode(scale, 0, cast.scale_grid)
+        grid: tl.constexpr = cast.scale_grid
+        code = encode(scale, 0, grid)
     else:
         _, exponent = split_magnitude(magnitude_bits(scale))
         code = tl.where(scale == scale, exponent + E8M0_BIAS, E8M0_NAN)
@@ -99,7 +102,8 @@ def encode_scale(scale, cast: tl.constexpr):
 def decode_scale(codes, decoding: tl.constexpr):
     """fp32 block scales of their codes (int32)."""
     if decoding.scale == "float":
-        scale = decode(codes, 0, decoding.scale_grid)
+        grid: tl.constexpr = decoding.scale_grid
+        scale = decode(codes, 0, grid)
     else:
         scale = tl.where(codes == E8M0_NAN, float("nan"), power_of_two(codes - E8M0_BIAS))
     return scale
