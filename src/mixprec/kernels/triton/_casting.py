@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -9,15 +10,16 @@ from torch import Tensor
 
 from .._contract import Draw, SignKey, sign_key
 from .._parameters import CastParameters
-from .._shapes import rounded_shape
+from .._shapes import rounded_shape, tile_counts
 from ._amax_kernel import amax_kernel
 from ._cast_kernel import cast_kernel
 from ._cuts import cast_cut, tensor_cut
 from ._geometry import Geometry
 from ._hadamard_kernel import hadamard_kernel
 from ._launch import CastMemory, Launch, Launcher, Shape
-from ._plan import NO_TRANSFORM, Hadamard, plan_of
+from ._plan import NO_TRANSFORM, CastPlan, Hadamard, plan_of
 from ._table import table_on
+from ._terms_kernel import terms_kernel
 
 _NO_SIGNS = SignKey(0, 0)
 
@@ -42,25 +44,26 @@ class Transformation:
 
     def run(self, kernel: object, cut: Geometry, **arguments: object) -> None:
         """Launch a kernel over the matrix under a cut."""
-        common = {
-            "shape": Shape(*self.x.shape, *self.x.stride(), *self.shape),
-            "sign_seed": self.signs.seed,
-            "sign_offset": self.signs.offset,
-        }
+        shape = Shape(*self.x.shape, *self.x.stride(), *self.shape)
         self.launch(
             Launch(
                 kernel=kernel,
-                arguments=common | arguments,
+                arguments={"shape": shape, **arguments},
                 programs=cut.programs(*self.shape),
                 warps=cut.warps,
                 device=self.x.device,
             )
         )
 
+    def constants(self, cut: Geometry) -> dict[str, object]:
+        """What kernels that transform take for it."""
+        signs = {"sign_seed": self.signs.seed, "sign_offset": self.signs.offset}
+        return signs | {"geometry": cut, "hadamard": self.hadamard}
+
     def write(self, result: Tensor) -> Tensor:
         """The transform itself, into ``result``."""
         geometry = tensor_cut(self.shape, self.hadamard.size, self.hadamard.axis)
-        self.run(hadamard_kernel, geometry, x=self.x, result=result, geometry=geometry, hadamard=self.hadamard)
+        self.run(hadamard_kernel, geometry, x=self.x, result=result, **self.constants(geometry))
         return result
 
     def done(self) -> Transformation:
@@ -71,7 +74,7 @@ class Transformation:
     def largest_bits(self, geometry: Geometry, tiles: int) -> Tensor:
         """Bits (int32) of the largest magnitude of each tile of the result."""
         amax = torch.zeros(max(tiles, 1), dtype=torch.int32, device=self.x.device)
-        self.run(amax_kernel, geometry, x=self.x, amax=amax, geometry=geometry, hadamard=self.hadamard)
+        self.run(amax_kernel, geometry, x=self.x, amax=amax, **self.constants(geometry))
         return amax
 
     def largest_of_all(self) -> Tensor:
@@ -122,19 +125,57 @@ class Casting:
         """
         parameters, matrix = self.parameters, self.matrix
         geometry = cast_cut(parameters, matrix.shape, self.axis)
+        coded = results.elements.dtype != torch.float32
+        plan = plan_of(parameters, geometry, matrix.hadamard, coded, results.outer is not None, given is not None)
         amax = above = None
-        if parameters.scale != "none" and not geometry.unit_is_tile:
-            amax = matrix.largest_bits(geometry, _tiles(parameters, matrix.shape, self.axis))
+        if not plan.own_tiles and plan.scale != "none" and plan.rule != "quest":
+            amax = matrix.largest_bits(geometry, self._tiles())
         if parameters.two_level:
             above = matrix.largest_of_all()
         elif given is not None:
             above = given.view(torch.int32)
         table = table_on(matrix.x.device, parameters.grid, parameters.rounding) if parameters.grid.table else None
         memory = CastMemory(matrix.x, results.elements, results.scales, results.outer, amax, above, table)
-        coded = results.elements.dtype != torch.float32
-        plan = plan_of(parameters, geometry, matrix.hadamard, coded, results.outer is not None, given is not None)
-        matrix.run(cast_kernel, geometry, memory=memory, seed=self.draw.seed, offset=self.draw.offset, cast=plan)
+        if plan.summed and not plan.own_tiles:
+            memory = memory._replace(sums=self._sums(memory, plan))
+        matrix.run(
+            cast_kernel,
+            geometry,
+            memory=memory,
+            seed=self.draw.seed,
+            offset=self.draw.offset,
+            sign_seed=matrix.signs.seed,
+            sign_offset=matrix.signs.offset,
+            cast=plan,
+        )
         return amax
+
+    def _tiles(self) -> int:
+        """How many tiles there are."""
+        if self.parameters.scaling == "row":
+            return self.matrix.shape[1 - self.axis]
+        if self.parameters.scaling == "block":
+            return math.prod(tile_counts(self.matrix.shape, self.parameters, self.axis))
+        return 1
+
+    def _sums(self, memory: CastMemory, plan: CastPlan) -> tuple[Tensor, Tensor]:
+        """Both sums of each tile, of tiles too large for a program: their terms are laid out, and added by halving."""
+        tiles = self._tiles()
+        terms = torch.zeros(2, tiles, plan.geometry.padded_tile, dtype=torch.float64, device=memory.x.device)
+        address = (terms, terms[0].numel())
+        self.matrix.run(
+            terms_kernel,
+            plan.geometry,
+            memory=memory,
+            terms=address,
+            seed=self.draw.seed,
+            offset=self.draw.offset,
+            cast=plan,
+        )
+        while terms.shape[2] > 1:
+            half = terms.shape[2] // 2
+            terms = terms[..., :half] + terms[..., half:]
+        return terms[0].contiguous(), terms[1].contiguous()
 
 
 def casting_of(x: Tensor, parameters: CastParameters, axis: int, draw: Draw, launch: Launcher) -> Casting:
@@ -155,11 +196,3 @@ def casting_of(x: Tensor, parameters: CastParameters, axis: int, draw: Draw, lau
         matrix = replace(matrix, x=x.reshape(1, -1), shape=(1, x.numel()))
     return Casting(matrix=matrix, parameters=parameters, axis=axis, draw=draw)
 
-
-def _tiles(parameters: CastParameters, shape: tuple[int, int], axis: int) -> int:
-    if parameters.scaling == "row":
-        return shape[1 - axis]
-    if parameters.scaling == "block":
-        rows, columns = parameters.matrix_tile(axis)
-        return -(-shape[0] // rows) * -(-shape[1] // columns)
-    return 1

@@ -7,6 +7,7 @@ from ._geometry import WHOLE, Geometry, power_of_two_from
 
 PROGRAM = 2048  # elements that a program holds if nothing asks for more
 LARGEST_UNIT = 16384  # a tile of 128 x 128 in one piece
+LARGEST_SUM = 4096  # the same where fp64 sums are taken of it
 LONGEST_ROW = 8192  # of a row that is held in one piece
 LONGEST_COLUMN = 256
 LINE = 32  # neighbouring elements that are read at once
@@ -39,7 +40,7 @@ def cast_cut(parameters: CastParameters, shape: tuple[int, int], axis: int) -> G
     if parameters.scaling == "row":
         return _row_cut(shape, parameters.transform, axis)
     if parameters.scaling == "block":
-        return _block_cut(parameters.matrix_tile(axis), shape, parameters.transform, axis)
+        return _block_cut(parameters, shape, axis)
     return tensor_cut(shape, parameters.transform, axis)
 
 
@@ -75,10 +76,12 @@ def _by_columns(height: int, columns: int, *, tile_rows: int, tile_columns: int,
     )
 
 
-def _block_cut(tile: tuple[int, int], shape: tuple[int, int], transform: int, axis: int) -> Geometry:
+def _block_cut(parameters: CastParameters, shape: tuple[int, int], axis: int) -> Geometry:
+    tile, transform = parameters.matrix_tile(axis), parameters.transform
     rows, columns = tile
+    summed = parameters.rule == "quest" or parameters.second_target > 0.0
     size = power_of_two_from(rows * columns)
-    if size > LARGEST_UNIT:
+    if size > (LARGEST_SUM if summed else LARGEST_UNIT):
         return _large_block_cut(tile)
     needed = [max(transform // rows, 1) if axis == 0 else 1, max(transform // columns, 1) if axis == 1 else 1]
     # First as many units beside one another as give a line, or fill the program; then below one another.

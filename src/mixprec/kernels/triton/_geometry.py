@@ -44,6 +44,11 @@ class Geometry:
         return self.unit_size.bit_length() - 1
 
     @property
+    def padded_tile(self) -> int:
+        """Places of a tile of blocks in sums by halving."""
+        return power_of_two_from(self.tile_rows * self.tile_columns)
+
+    @property
     def elements(self) -> int:
         """Elements that a program holds."""
         return self.row_units * self.column_units * self.unit_size

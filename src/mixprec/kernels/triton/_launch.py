@@ -33,6 +33,7 @@ class CastMemory(NamedTuple):
         amax: bits of the largest magnitude of each tile.
         above: bits of the tensor's largest magnitude, or of the one that is given.
         table: the numbers of the grid.
+        sums: both sums of each tile.
     """
 
     x: Tensor
@@ -42,6 +43,7 @@ class CastMemory(NamedTuple):
     amax: Tensor | None
     above: Tensor | None
     table: Tensor | None
+    sums: tuple[Tensor, Tensor] | None = None
 
 
 class CodesMemory(NamedTuple):

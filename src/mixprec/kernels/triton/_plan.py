@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
-from .._parameters import CastParameters, ScaleKind
+from .._parameters import QUEST_REACH, CastParameters, ScaleKind
 from ._geometry import Geometry
 from ._grid import Grid, grid_of
 
@@ -52,7 +52,8 @@ class CastPlan:
         blocks: whether tiles are blocks, of which a power-of-two scale belongs to the carrier.
         above_target: what the tensor's amax is scaled to under a tensor scale; otherwise 0.
         delayed: whether the tensor's amax is given, if it is not 0.
-        own_amax: whether each unit is a tile, whose amax the kernel finds itself; otherwise it reads it.
+        own_tiles: whether each unit is a tile, of which the kernel finds itself what its scale comes from; otherwise it
+            reads that.
         coded: whether the elements' codes are written, and not the carrier.
         outer: what the outer scale is written for, if it is: every tile, or the tensor.
         geometry: the cut of the matrix.
@@ -70,7 +71,7 @@ class CastPlan:
     blocks: bool
     above_target: float
     delayed: bool
-    own_amax: bool
+    own_tiles: bool
     coded: bool
     outer: Literal["none", "tiles", "tensor"]
     geometry: Geometry
@@ -80,6 +81,16 @@ class CastPlan:
     def coded_scales(self) -> bool:
         """Whether block scales have codes."""
         return self.blocks and self.scale != "fp32"
+
+    @property
+    def summed(self) -> bool:
+        """Whether scales come from sums over their tiles."""
+        return self.rule == "quest" or self.second_target > 0.0
+
+    @property
+    def quest_reach(self) -> float:
+        """Deviations that the rule quest reaches to."""
+        return QUEST_REACH
 
 
 @lru_cache(maxsize=4096)
@@ -102,7 +113,7 @@ def plan_of(
         blocks=blocks,
         above_target=parameters.target * parameters.scale_limit,
         delayed=delayed,
-        own_amax=geometry.unit_is_tile,
+        own_tiles=geometry.unit_is_tile,
         coded=coded,
         outer="none" if not with_outer else "tiles" if of_tiles else "tensor",
         geometry=geometry,

@@ -26,10 +26,28 @@ def fp32_quant_scale(amax, target: tl.constexpr):
 
 
 @triton.jit
+def power_scale(shared, cast: tl.constexpr):
+    """``(quant_scale, scale)`` of a power of two; ``shared``: the bits of amax, or the reach (fp64) of the rule quest."""
+    if cast.rule == "quest":
+        finite = tl.abs(shared) < float("inf")
+        exponent = (((shared.to(tl.int64, bitcast=True) >> 52) & 0x7FF) - 1023).to(tl.int32)
+    else:
+        finite = shared < INFINITE
+        exponent = power_exponent(tl.where(finite, shared, 0), cast)
+    exponent = tl.minimum(tl.maximum(exponent, -127), 127)
+    quant_scale = power_of_two(-exponent)
+    if cast.prescale != 1.0:
+        quant_scale = quant_scale * cast.prescale
+    quant_scale = tl.where(finite, quant_scale, float("nan"))
+    scale = tl.where(finite, power_of_two(exponent), float("nan"))
+    return quant_scale, scale
+
+
+@triton.jit
 def power_exponent(amax, cast: tl.constexpr):
-    """Exponent (int32) of a power-of-two scale; of a non-finite amax some value in range."""
+    """Exponent (int32) of a power-of-two scale from the bits of a finite amax; far below all others for 0."""
     grid: tl.constexpr = cast.grid
-    significand, exponent = split_magnitude(tl.where(amax < INFINITE, amax, 0))
+    significand, exponent = split_magnitude(amax)
     mantissa = significand & 0x7FFFFF
     if cast.rule == "ceil":
         exponent += (mantissa != 0).to(tl.int32)
@@ -37,20 +55,7 @@ def power_exponent(amax, cast: tl.constexpr):
         exponent += (mantissa > grid.top).to(tl.int32)
     elif cast.rule == "even":  # amax rounded half up at the element's precision
         exponent += (mantissa + ((1 << (23 - grid.mantissa_bits)) >> 1)) >> 23
-    return tl.minimum(tl.maximum(exponent - grid.max_exponent, -127), 127)
-
-
-@triton.jit
-def power_scale(amax, cast: tl.constexpr):
-    """``(quant_scale, scale)`` of a power of two."""
-    finite = amax < INFINITE
-    exponent = power_exponent(amax, cast)
-    quant_scale = power_of_two(-exponent)
-    if cast.prescale != 1.0:
-        quant_scale = quant_scale * cast.prescale
-    quant_scale = tl.where(finite, quant_scale, float("nan"))
-    scale = tl.where(finite, power_of_two(exponent), float("nan"))
-    return quant_scale, scale
+    return exponent - grid.max_exponent
 
 
 @triton.jit
@@ -68,20 +73,27 @@ def float_scale(amax, above, target: tl.constexpr, grid: tl.constexpr):
 
 
 @triton.jit
-def scales_of(amax, above, target: tl.constexpr, cast: tl.constexpr):
-    """``(quant_scale, scale, outer)`` of tiles from the bits of their amax; ``above``: as in `float_scale`."""
-    one = (amax * 0 + 0x3F800000).to(tl.float32, bitcast=True)
+def scales_of(shared, above, target: tl.constexpr, cast: tl.constexpr):
+    """``(quant_scale, scale, outer)`` of tiles.
+
+    Args:
+        shared: bits (int32) of their largest magnitudes, or their reach (fp64) under the rule quest.
+        above: as in `float_scale`.
+        target: the element's magnitude that an amax is scaled to.
+        cast: `mixprec.kernels.triton._plan.CastPlan`.
+    """
+    one = ((shared != shared).to(tl.int32) * 0 + 0x3F800000).to(tl.float32, bitcast=True)
     quant_scale, scale, outer = one, one, one
     if cast.scale == "power":
-        quant_scale, scale = power_scale(amax, cast)
+        quant_scale, scale = power_scale(shared, cast)
         outer = tl.div_rn(one if cast.blocks else scale, one * cast.prescale)
         scale = scale if cast.blocks else one
     elif cast.scale == "fp32":
-        quant_scale = fp32_quant_scale(amax, target)
+        quant_scale = fp32_quant_scale(shared, target)
         outer = tl.div_rn(one, quant_scale)
     elif cast.scale == "float":
         grid: tl.constexpr = cast.scale_grid
-        quant_scale, scale = float_scale(amax, above, target, grid)
+        quant_scale, scale = float_scale(shared, above, target, grid)
         outer = tl.div_rn(one, above)
     return quant_scale, scale, outer
 

@@ -58,6 +58,14 @@ def tile_in_axis(unit, length, tile: tl.constexpr, extent: tl.constexpr):
 
 
 @triton.jit
+def elements_of_tile(row_tile, column_tile, shape, geometry: tl.constexpr):
+    """How many elements (fp64) tiles of blocks have: fewer at the edges."""
+    rows = tl.minimum(shape.padded_rows - row_tile * geometry.tile_rows, geometry.tile_rows)
+    columns = tl.minimum(shape.padded_columns - column_tile * geometry.tile_columns, geometry.tile_columns)
+    return (tl.maximum(rows, 1) * tl.maximum(columns, 1)).to(tl.float64)
+
+
+@triton.jit
 def read_block(x, units, shape, geometry: tl.constexpr):
     """``(values, row, column, inside)`` of a program: fp32 ``[NR, NC, P]``, zero outside of the matrix.
 
