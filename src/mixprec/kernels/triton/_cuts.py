@@ -5,7 +5,7 @@ from __future__ import annotations
 from .._parameters import CastParameters
 from ._geometry import WHOLE, Geometry, power_of_two_from
 
-PROGRAM = 2048  # elements that a program holds if nothing asks for more
+PROGRAM = 4096  # elements that a program holds if nothing asks for more
 LARGEST_UNIT = 16384  # a tile of 128 x 128 in one piece
 LARGEST_SUM = 4096  # the same where fp64 sums are taken of it
 LONGEST_ROW = 8192  # of a row that is held in one piece
@@ -19,7 +19,7 @@ def tensor_cut(shape: tuple[int, int], transform: int, axis: int) -> Geometry:
     Example:
         >>> cut = tensor_cut((1, 5000), 0, 1)
         >>> cut.elements, cut.programs(1, 5000)
-        (2048, 3)
+        (4096, 2)
     """
     if transform and axis == 0:
         return _by_columns(transform, shape[1], tile_rows=WHOLE, tile_columns=WHOLE, unit_is_tile=False)

@@ -14,6 +14,15 @@ E8M0_NAN = tl.constexpr(255)
 
 
 @triton.jit
+def quotient_of(numerator, denominator):
+    """fp32 by fp32, rounded once: fp64 has bits enough for a second rounding to change nothing.
+
+    Not by Triton's ``div_rn``, which has flushed subnormal quotients (version 3.5).
+    """
+    return (numerator.to(tl.float64) / denominator.to(tl.float64)).to(tl.float32)
+
+
+@triton.jit
 def fp32_quant_scale(amax, target: tl.constexpr):
     """``target / amax`` from the bits of amax, rounded once to fp32, at most 2**127; 1 for 0; NaN if not finite."""
     finite = amax < INFINITE
@@ -67,7 +76,7 @@ def float_scale(amax, above, target: tl.constexpr, grid: tl.constexpr):
     scale = round_to_grid(quotient, 0, 0, grid, "nearest-even")
     scale = tl.where(scale == 0.0, 1.0, scale)
     scale = tl.where(tl.abs(shared) < float("inf"), scale, float("nan"))
-    quant_scale = tl.div_rn(above, scale)
+    quant_scale = quotient_of(above, scale)
     quant_scale = tl.where(quant_scale > LARGEST_QUANT_SCALE, LARGEST_QUANT_SCALE, quant_scale)
     return quant_scale, scale
 
@@ -86,15 +95,15 @@ def scales_of(shared, above, target: tl.constexpr, cast: tl.constexpr):
     quant_scale, scale, outer = one, one, one
     if cast.scale == "power":
         quant_scale, scale = power_scale(shared, cast)
-        outer = tl.div_rn(one if cast.blocks else scale, one * cast.prescale)
+        outer = quotient_of(one if cast.blocks else scale, one * cast.prescale)
         scale = scale if cast.blocks else one
     elif cast.scale == "fp32":
         quant_scale = fp32_quant_scale(shared, target)
-        outer = tl.div_rn(one, quant_scale)
+        outer = quotient_of(one, quant_scale)
     elif cast.scale == "float":
         grid: tl.constexpr = cast.scale_grid
         quant_scale, scale = float_scale(shared, above, target, grid)
-        outer = tl.div_rn(one, above)
+        outer = quotient_of(one, above)
     return quant_scale, scale, outer
 
 
