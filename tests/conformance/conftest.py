@@ -6,7 +6,8 @@ import pytest
 
 from mixprec.kernels import Backend, backend_names, get_backend
 
-# Triton's kernels take CPU tensors where they are interpreted, slowly: TRITON_INTERPRET=1 python -m pytest tests/conformance
+# Triton's kernels take CPU tensors where they are interpreted, slowly:
+# TRITON_INTERPRET=1 python -m pytest tests/conformance -k triton
 INTERPRETED = os.environ.get("TRITON_INTERPRET", "0") not in ("", "0")
 
 

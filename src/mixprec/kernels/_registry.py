@@ -12,6 +12,7 @@ from mixprec.formats import unknown_name
 
 from ._contract import Backend
 
+
 @dataclass(frozen=True)
 class _Entry:
     """Where a backend is found.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import torch
 
 from .._contract import Backend
@@ -13,12 +15,12 @@ def triton_backend() -> Backend:
     Raises:
         ImportError: triton is not installed, or there is neither a GPU nor its interpreter to run kernels.
     """
-    import triton
+    interpreted = importlib.import_module("triton.knobs").runtime.interpret
 
     from ._kernels import TritonKernels
     from ._launch import run
 
-    if not torch.cuda.is_available() and not triton.knobs.runtime.interpret:
+    if not torch.cuda.is_available() and not interpreted:
         raise ImportError(
             "its kernels run on a GPU, and torch finds none here; with TRITON_INTERPRET=1 in the environment they "
             "run on the CPU, for tests"

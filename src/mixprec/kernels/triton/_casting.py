@@ -11,15 +11,15 @@ from torch import Tensor
 from .._contract import Draw, SignKey, sign_key
 from .._parameters import CastParameters
 from .._shapes import rounded_shape, tile_counts
-from ._amax_kernel import amax_kernel
-from ._cast_kernel import cast_kernel
 from ._cuts import cast_cut, tensor_cut
 from ._geometry import Geometry
-from ._hadamard_kernel import hadamard_kernel
 from ._launch import CastMemory, Launch, Launcher, Shape
 from ._plan import NO_TRANSFORM, CastPlan, Hadamard, plan_of
 from ._table import table_on
-from ._terms_kernel import terms_kernel
+from .device._amax_kernel import amax_kernel
+from .device._cast_kernel import cast_kernel
+from .device._hadamard_kernel import hadamard_kernel
+from .device._terms_kernel import terms_kernel
 
 _NO_SIGNS = SignKey(0, 0)
 
@@ -44,7 +44,8 @@ class Transformation:
 
     def run(self, kernel: object, cut: Geometry, **arguments: object) -> None:
         """Launch a kernel over the matrix under a cut."""
-        shape = Shape(*self.x.shape, *self.x.stride(), *self.shape)
+        rows, columns = self.x.shape
+        shape = Shape(rows, columns, self.x.stride(0), self.x.stride(1), *self.shape)
         self.launch(
             Launch(
                 kernel=kernel,
@@ -57,8 +58,12 @@ class Transformation:
 
     def constants(self, cut: Geometry) -> dict[str, object]:
         """What kernels that transform take for it."""
-        signs = {"sign_seed": self.signs.seed, "sign_offset": self.signs.offset}
-        return signs | {"geometry": cut, "hadamard": self.hadamard}
+        return {
+            "sign_seed": self.signs.seed,
+            "sign_offset": self.signs.offset,
+            "geometry": cut,
+            "hadamard": self.hadamard,
+        }
 
     def write(self, result: Tensor) -> Tensor:
         """The transform itself, into ``result``."""
@@ -195,4 +200,3 @@ def casting_of(x: Tensor, parameters: CastParameters, axis: int, draw: Draw, lau
     elif parameters.scaling in ("none", "tensor") and x.is_contiguous():
         matrix = replace(matrix, x=x.reshape(1, -1), shape=(1, x.numel()))
     return Casting(matrix=matrix, parameters=parameters, axis=axis, draw=draw)
-

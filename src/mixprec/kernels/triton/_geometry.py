@@ -12,8 +12,9 @@ WHOLE = 0  # a tile as long as its axis
 class Geometry:
     """A cut of a matrix ``[R, C]``; a compile-time constant of the kernels.
 
-    A tile is what shares a scale. It is cut into units of ``unit_rows`` x ``unit_columns`` elements, smaller ones at its
-    edges. A unit's elements lie row by row, padded to ``unit_size``; a program holds ``row_units`` x ``column_units`` units.
+    A tile is what shares a scale. It is cut into units of ``unit_rows`` x ``unit_columns`` elements, smaller ones at
+    its edges. A unit's elements lie row by row, padded to ``unit_size``; a program holds ``row_units`` x
+    ``column_units`` units.
 
     Attributes:
         tile_rows: rows of a tile, or `WHOLE`.

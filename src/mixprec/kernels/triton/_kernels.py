@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -11,13 +11,13 @@ from torch import Tensor
 from .._contract import Draw, SignKey, Sums
 from .._out import check_out
 from .._parameters import CastParameters
-from .._shapes import empty_carrier, empty_codes, empty_outer, rounded_shape
+from .._shapes import empty_codes, empty_outer, rounded_shape
 from ._casting import Results, Transformation, casting_of
-from ._codes_kernels import dequantize_kernel, pack_kernel
 from ._launch import CodesMemory, Launch, Launcher
 from ._plan import NO_TRANSFORM, Hadamard, PackPlan, ProductPlan, decode_plan, without_scale
-from ._product_kernel import product_kernel
 from ._table import table_on
+from .device._codes_kernels import dequantize_kernel, pack_kernel
+from .device._product_kernel import product_kernel
 
 
 class TritonKernels:
@@ -156,9 +156,7 @@ class TritonKernels:
     def narrow_product(self, a_MK: Tensor, b_KN: Tensor, sums: Sums) -> Tensor:
         """``a @ b`` with a narrow accumulator."""
         result = a_MK.new_empty((a_MK.shape[0], b_KN.shape[1]), dtype=torch.float32)
-        plan = ProductPlan(
-            mantissa_bits=sums.mantissa_bits, rounding=sums.rounding, promote_every=sums.promote_every
-        )
+        plan = ProductPlan(mantissa_bits=sums.mantissa_bits, rounding=sums.rounding, promote_every=sums.promote_every)
         arguments = {
             "matrices": (a_MK.float().contiguous(), b_KN.float().contiguous(), result),
             "shape": (*result.shape, a_MK.shape[1]),
@@ -179,10 +177,10 @@ class TritonKernels:
         }
         self._over(packed, math.ceil(packed.numel() / plan.block), pack_kernel, arguments)
 
-    def _over(self, result: Tensor, programs: int, kernel: object, arguments: dict[str, object]) -> None:
+    def _over(self, result: Tensor, programs: int, kernel: object, arguments: Mapping[str, object]) -> None:
         """Launch a kernel that writes a result, unless that is empty."""
         if programs:
-            launch = Launch(kernel=kernel, arguments=arguments, programs=programs, warps=4, device=result.device)
+            launch = Launch(kernel=kernel, arguments=dict(arguments), programs=programs, warps=4, device=result.device)
             self._launch(launch)
 
 

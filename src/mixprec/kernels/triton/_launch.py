@@ -39,7 +39,7 @@ class CastMemory(NamedTuple):
     x: Tensor
     result: Tensor
     scales: Tensor | None
-    outer: Tensor
+    outer: Tensor | None
     amax: Tensor | None
     above: Tensor | None
     table: Tensor | None

@@ -44,7 +44,9 @@ NO_TRANSFORM = Hadamard()
 
 @dataclass(frozen=True, kw_only=True)
 class CastPlan:
-    """A cast, as a constant. Attributes as in `CastParameters`, but for:
+    """A cast, as a constant.
+
+    Attributes as in `CastParameters`, and these.
 
     Attributes:
         grid: where the elements go.
@@ -125,7 +127,14 @@ def plan_of(
 def without_scale(parameters: CastParameters) -> CastParameters:
     """The cast of every element on its own."""
     return replace(
-        parameters, scaling="none", scale="none", scale_grid=None, scale_limit=0.0, second_target=0.0, transform=0, signs="none"
+        parameters,
+        scaling="none",
+        scale="none",
+        scale_grid=None,
+        scale_limit=0.0,
+        second_target=0.0,
+        transform=0,
+        signs="none",
     )
 
 

@@ -1,4 +1,4 @@
-"""Scaled casts equal the reference's, carrier, scales and codes: every kind of scale, on ordinary and extreme numbers."""
+"""Scaled casts equal the reference's, carrier, scales and codes: every kind of scale, on extreme numbers too."""
 
 import pytest
 

@@ -36,7 +36,7 @@ def fp32_quant_scale(amax, target: tl.constexpr):
 
 @triton.jit
 def power_scale(shared, cast: tl.constexpr):
-    """``(quant_scale, scale)`` of a power of two; ``shared``: the bits of amax, or the reach (fp64) of the rule quest."""
+    """``(quant_scale, scale)`` of a power of two; ``shared`` as in `scales_of`."""
     if cast.rule == "quest":
         finite = tl.abs(shared) < float("inf")
         exponent = (((shared.to(tl.int64, bitcast=True) >> 52) & 0x7FF) - 1023).to(tl.int32)

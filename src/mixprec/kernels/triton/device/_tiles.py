@@ -44,7 +44,7 @@ def place_in_axis(unit, inner, length, tile: tl.constexpr, extent: tl.constexpr)
 
 @triton.jit
 def tile_in_axis(unit, length, tile: tl.constexpr, extent: tl.constexpr):
-    """``(tile, tiles, first)`` of units along an axis: whose they are, how many there are, whether they come first in it."""
+    """``(tile, tiles, first)`` of units along an axis: their tile, how many there are, whether they are its first."""
     if tile == 0:
         number = unit * 0
         tiles = 1

@@ -1,7 +1,7 @@
 """Sums over tiles in fp64, in the order of the contract, on the device: two of each tile.
 
-Under the rule ``quest`` these are the sums of the elements and of their squares; under the choice between two targets the
-squared errors that each leaves.
+Under the rule ``quest`` these are the sums of the elements and of their squares; under the choice between two targets
+the squared errors that each leaves.
 """
 
 import triton

@@ -28,14 +28,13 @@ def terms_kernel(memory, terms, shape, seed: tl.int64, offset: tl.int64, cast: t
     if cast.rounding == "stochastic":
         word = random_word(row * shape.padded_columns + column, seed, offset)
     row_tile, row_tiles, _ = tile_in_axis(units[0], shape.padded_rows, geometry.tile_rows, geometry.unit_rows)
-    column_tile, tiles, _ = tile_in_axis(
-        units[1], shape.padded_columns, geometry.tile_columns, geometry.unit_columns
-    )
+    column_tile, tiles, _ = tile_in_axis(units[1], shape.padded_columns, geometry.tile_columns, geometry.unit_columns)
     tile = row_tile * tiles + column_tile
     there = (row_tile < row_tiles) & (column_tile < tiles)
     amax = largest_under_scale(x, memory, tile, there, cast)
     first, second = sum_terms(x, word, amax, tensor_quant_scale(memory, cast), memory.table, cast)
-    place = (row - row_tile * geometry.tile_rows) * geometry.tile_columns + (column - column_tile * geometry.tile_columns)
+    row, column = row - row_tile * geometry.tile_rows, column - column_tile * geometry.tile_columns
+    place = row * geometry.tile_columns + column
     place += tile * geometry.padded_tile
     tl.store(terms[0] + place, first, mask=inside)
     tl.store(terms[0] + place + terms[1], second, mask=inside)

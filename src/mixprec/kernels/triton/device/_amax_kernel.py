@@ -16,9 +16,7 @@ def amax_kernel(
     values, _, _, inside = read_transformed(x, units, shape, (sign_seed, sign_offset), geometry, hadamard)
     bits = tl.max(tl.where(inside, magnitude_bits(values), 0), axis=2, keep_dims=True)
     row_tile, _, _ = tile_in_axis(units[0], shape.padded_rows, geometry.tile_rows, geometry.unit_rows)
-    column_tile, tiles, _ = tile_in_axis(
-        units[1], shape.padded_columns, geometry.tile_columns, geometry.unit_columns
-    )
+    column_tile, tiles, _ = tile_in_axis(units[1], shape.padded_columns, geometry.tile_columns, geometry.unit_columns)
     # Units of one tile in a program are put together first: fewer writes to one place.
     if geometry.tile_rows == 0:
         bits, row_tile = tl.max(bits, axis=0, keep_dims=True), tl.min(row_tile, axis=0, keep_dims=True)
