@@ -282,9 +282,7 @@ def test_strides_do_not_matter(backend) -> None:
         same = x.contiguous()
         assert equal(backend.scaled(x, parameters, 1, DRAW)[0], backend.scaled(same, parameters, 1, DRAW)[0])
         assert equal(backend.amax(x), backend.amax(same))
-        assert equal(
-            backend.hadamard(x, 16, FIXED_SIGNS, 0, False), backend.hadamard(same, 16, FIXED_SIGNS, 0, False)
-        )
+        assert equal(backend.hadamard(x, 16, FIXED_SIGNS, 0, False), backend.hadamard(same, 16, FIXED_SIGNS, 0, False))
 
 
 def test_the_input_is_left_alone(backend) -> None:

@@ -31,7 +31,9 @@ PRECISIONS: dict[str, LayerPrecision] = {
     "input alone": LayerPrecision.of(input="e4m3[row]"),
     "weight alone": LayerPrecision.of(weight="nvfp4-2d"),
     "gradient alone": LayerPrecision.of(grad_output="int8[row] sr"),
-    "int8 by tiles and rows": LayerPrecision.of(input="int8[row]", weight="int8[1x32:fp32]", grad_output="int8[tensor]"),
+    "int8 by tiles and rows": LayerPrecision.of(
+        input="int8[row]", weight="int8[1x32:fp32]", grad_output="int8[tensor]"
+    ),
     "narrow sums": LayerPrecision.uniform("e4m3[tensor]", accumulator=Accumulator(mantissa_bits=20)),
     "narrow sums of tiles": LayerPrecision.uniform(
         "e4m3[1x32:fp32]", accumulator=Accumulator(mantissa_bits=22, rounding="nearest-even", promote_every=32)

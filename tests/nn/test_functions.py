@@ -133,7 +133,19 @@ class Recurrent(nn.Module):
 
 # FLOPs of the forward pass: tokens times weights, twice.
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-RECURRENT = ["LSTM", "LSTM deep", "LSTM projected", "GRU", "GRU deep", "RNN", "RNN deep", "LSTMCell", "GRUCell", "RNNCell", "packed"]
+RECURRENT = [
+    "LSTM",
+    "LSTM deep",
+    "LSTM projected",
+    "GRU",
+    "GRU deep",
+    "RNN",
+    "RNN deep",
+    "LSTMCell",
+    "GRUCell",
+    "RNNCell",
+    "packed",
+]
 
 
 @pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")

@@ -149,7 +149,10 @@ def test_a_weight_that_a_function_multiplies_is_that_of_a_linear_layer(name: str
     assert {row.site for row in conversion.audit().rows} == {"<model>"}
 
     oracle = Oracle(precision)
-    by_rows = spelling in ("mv", "row")  # one call for each row: scales of a block of rows, and wgrad, are each row's own
+    by_rows = spelling in (
+        "mv",
+        "row",
+    )  # one call for each row: scales of a block of rows, and wgrad, are each row's own
     if by_rows and "nvfp4" in name:  # nor is there one scale for the tensor
         return
     want = oracle.values(x, "fprop_input") @ oracle.values(w, "fprop_weight").t()
@@ -157,4 +160,6 @@ def test_a_weight_that_a_function_multiplies_is_that_of_a_linear_layer(name: str
     assert_near(x.grad, oracle.values(grad, "dgrad_grad_output") @ oracle.transposed_values(w, "dgrad_weight").t())
     dw = model.weight.grad.t() if is_transposed else model.weight.grad
     if not by_rows:
-        assert_near(dw, oracle.transposed_values(grad, "wgrad_grad_output") @ oracle.transposed_values(x, "wgrad_input").t())
+        assert_near(
+            dw, oracle.transposed_values(grad, "wgrad_grad_output") @ oracle.transposed_values(x, "wgrad_input").t()
+        )

@@ -86,9 +86,7 @@ def trusted_batch(x_BRC: Tensor, cast: OperandCast | None, context: CastContext)
     return None if cast is None or not cast.clips else trusted(_stacked(x_BRC, cast), cast, context)
 
 
-def passed_on_batch(
-    grad_BRC: Tensor, bits: Tensor | None, cast: OperandCast | None, context: CastContext
-) -> Tensor:
+def passed_on_batch(grad_BRC: Tensor, bits: Tensor | None, cast: OperandCast | None, context: CastContext) -> Tensor:
     """A gradient without what belongs to clipped elements."""
     if bits is None or cast is None:
         return grad_BRC

@@ -32,7 +32,6 @@ from ._saved_input import Kept
 from ._site import Site
 from ._telling import product as told
 
-
 _ENDLESS = 1 << 20  # a reduction that no fp32 sum of integers is sure to hold
 
 

@@ -25,7 +25,9 @@ def trusted(x_RC: Tensor, cast: OperandCast, context: CastContext) -> Tensor:
     # Powers of two from their bits; the smallest is subnormal.
     scale = torch.where(exponents == 0, _SMALLEST, exponents << 23).view(torch.float32)
     moved = _transformed(x_RC, cast, context)
-    limit = scale.repeat_interleave(cast.tile[0], 0).repeat_interleave(cast.tile[1], 1)[: moved.shape[0], : moved.shape[1]]
+    limit = scale.repeat_interleave(cast.tile[0], 0).repeat_interleave(cast.tile[1], 1)[
+        : moved.shape[0], : moved.shape[1]
+    ]
     return _packed(moved.abs() <= limit * cast.max_value)
 
 

@@ -111,9 +111,7 @@ def input_and_kept(
     return along_channels(x_c, fprop, geometry, context), saved, kept
 
 
-def both_gradients(
-    g_c: Tensor, geometry: Geometry, site: Site, drawn: Tensor
-) -> tuple[ChannelOperand, ChannelOperand]:
+def both_gradients(g_c: Tensor, geometry: Geometry, site: Site, drawn: Tensor) -> tuple[ChannelOperand, ChannelOperand]:
     """The output's gradient for dgrad and for wgrad: one operand where they are the same, one read where both lie in it."""
     dgrad, wgrad, context = site.casts.dgrad_grad_output, site.casts.wgrad_grad_output, grad_context(site, drawn)
     if dgrad == wgrad and (dgrad is None or dgrad.ignores_axis):
@@ -176,5 +174,3 @@ def _in_positions(made: Operand, cast: OperandCast | None, geometry: Geometry, l
         return _made(made.carrier.reshape(like.shape), made)
     matrix = layout.groups_together(made.carrier, geometry.groups, like.shape[1])
     return _made(layout.from_positions(matrix, like), made)
-
-

@@ -26,7 +26,9 @@ def refuse_convolution_casts(name: str, casts: OperandCasts, kernel: tuple[int, 
         cast: OperandCast | None = getattr(casts, operand)
         problem = "" if cast is None else _problem(operand, cast, len(kernel))
         if cast is not None and problem:
-            raise ValueError(f"{name}: {operand} is '{cast.text}', {problem}, in a rule with type = \"Conv{len(kernel)}d\"")
+            raise ValueError(
+                f"{name}: {operand} is '{cast.text}', {problem}, in a rule with type = \"Conv{len(kernel)}d\""
+            )
 
 
 def _problem(operand: str, cast: OperandCast, dims: int) -> str:
@@ -40,7 +42,9 @@ def _problem(operand: str, cast: OperandCast, dims: int) -> str:
             "such as [row:e8m0] rceil"
         )
     if cast.clips:
-        return "whose clipping the backward pass of a convolution does not know: use another rule, such as floor or rceil"
+        return (
+            "whose clipping the backward pass of a convolution does not know: use another rule, such as floor or rceil"
+        )
     if operand.startswith("wgrad") and cast.transform and dims > 2:
         return "but a transform in wgrad needs a 1-D or 2-D convolution: use a cast without one"
     return ""

@@ -78,7 +78,9 @@ def _order(terms: Sequence[_Labelled], out: str) -> list[tuple[int, int]]:
         planner: Any = torch.backends.opt_einsum.get_opt_einsum()
         strategy = torch.backends.opt_einsum.strategy
         equation = f"{','.join(t.labels for t in terms)}->{out}"
-        path = planner.contract_path(equation, *(tuple(t.values.shape) for t in terms), optimize=strategy, shapes=True)[0]
+        path = planner.contract_path(equation, *(tuple(t.values.shape) for t in terms), optimize=strategy, shapes=True)[
+            0
+        ]
         if all(len(step) == 2 for step in path):
             return [(step[0], step[1]) for step in path]
     # From left to right: the product of the first two stands last, and is the next left operand.
@@ -161,10 +163,15 @@ def _labelled(equation: str | None, operands: list[Any]) -> tuple[list[_Labelled
     free = [c for c in _LETTERS if c not in equation]
     widths = [t.dim() - len(term.replace("...", "")) for term, t in zip(terms, operands, strict=True)]
     longest = max((w for w, term in zip(widths, terms, strict=True) if "..." in term), default=0)
-    if any(w < 0 or (w > 0 and "..." not in term) for w, term in zip(widths, terms, strict=True)) or len(free) < longest:
+    if (
+        any(w < 0 or (w > 0 and "..." not in term) for w, term in zip(widths, terms, strict=True))
+        or len(free) < longest
+    ):
         return None
     dots = "".join(free[:longest])
-    full = [term.replace("...", dots[longest - w :] if "..." in term else "") for w, term in zip(widths, terms, strict=True)]
+    full = [
+        term.replace("...", dots[longest - w :] if "..." in term else "") for w, term in zip(widths, terms, strict=True)
+    ]
     if not arrow:
         joined = "".join(full)
         output = dots + "".join(sorted(c for c in set(joined) if joined.count(c) == 1 and c not in dots))

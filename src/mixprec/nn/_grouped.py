@@ -51,7 +51,9 @@ def grouped_mm(
     return torch.stack([matmul(mat_a[:, i:j], mat_b[i:j], site) for i, j in spans])
 
 
-def _rows(x_TK: Tensor, weights_KN: list[Tensor] | tuple[Tensor, ...], spans: list[tuple[int, int]], site: Site) -> Tensor:
+def _rows(
+    x_TK: Tensor, weights_KN: list[Tensor] | tuple[Tensor, ...], spans: list[tuple[int, int]], site: Site
+) -> Tensor:
     """Each group of rows times its own matrix; rows behind the last group are zeros."""
     parts = [linear(x_TK[i:j], w.t(), None, site) for (i, j), w in zip(spans, weights_KN, strict=True)]
     behind = x_TK.shape[0] - spans[-1][1]

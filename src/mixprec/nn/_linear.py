@@ -162,7 +162,9 @@ def weight_operand(w_NK: Tensor, cast: OperandCast | None, axis: int, site: Site
     codes = None
     if cast.is_kept:
         name = f"{site.name} {axis} {cast.text}"
-        codes = state.weights.codes(w_NK, name, state.step, lambda: Codes(*kernels.quantize(w_NK, cast.text, axis=axis)))
+        codes = state.weights.codes(
+            w_NK, name, state.step, lambda: Codes(*kernels.quantize(w_NK, cast.text, axis=axis))
+        )
     if codes is None:
         return cast_operand(w_NK, cast, axis, context)
     out, shape = context.memory(w_NK, cast, axis), padded_shape(w_NK, cast, axis)

@@ -39,7 +39,9 @@ def _linear(state: ConversionState, func: Function, args: tuple[Any, ...], kwarg
     return y if bias is None else y + bias.to(y.dtype)
 
 
-def _linear_arguments(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
+def _linear_arguments(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor | None]:
     return input, weight, bias
 
 

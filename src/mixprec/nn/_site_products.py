@@ -30,9 +30,7 @@ class SiteProducts:
         """``torch.matmul(a, b)``; ``a`` has the casts of the input, ``b`` those of the weight."""
         return matmul(a, b, self.site)
 
-    def convolution(
-        self, x: Tensor, weight: Tensor, bias: Tensor | None, arguments: ConvolutionArguments
-    ) -> Tensor:
+    def convolution(self, x: Tensor, weight: Tensor, bias: Tensor | None, arguments: ConvolutionArguments) -> Tensor:
         """A convolution of [N, C, ...] or unbatched [C, ...] input."""
         return convolution(x, weight, bias, arguments, self.site)
 
