@@ -119,14 +119,14 @@ def test_16_bit_recipes():
     assert [name for name in NAMES if recipe(name).weights == "true"] == ["bf16-true"]
 
 
-def test_nvfp4_keeps_at_least_one_block_wide():
+def test_nvfp4_keeps_the_last_blocks_wide():
     for blocks in (1, 2, 6, 7, 14, 40):
         wide = [
             block
             for block in range(blocks)
             if casts_of(recipe("nvfp4"), Layer(path="b", type="Linear", block=block, blocks=blocks)) == ("bf16",) * 6
         ]
-        assert wide == list(range(blocks - max(1, -(-15 * blocks // 100)), blocks))
+        assert wide == list(range(blocks - 15 * blocks // 100, blocks))
 
 
 def test_what_bf16_casts_multiply_is_bf16():

@@ -47,10 +47,11 @@ def test_all_that_a_rule_asks_must_hold(rule: Rule, asked: Layer, expected: bool
     [
         (Rule(first_blocks=2), 12, [0, 1]),
         (Rule(last_blocks=2), 12, [10, 11]),
-        (Rule(last_blocks=0.15), 12, [10, 11]),  # 1.8, rounded up
-        (Rule(last_blocks=0.15), 20, [17, 18, 19]),  # 3, and not 4 for 3.0000000000000004
-        (Rule(last_blocks=0.15), 2, [1]),
-        (Rule(first_blocks=0.5), 3, [0, 1]),
+        (Rule(last_blocks=0.15), 12, [11]),  # 1.8, rounded down
+        (Rule(last_blocks=0.15), 20, [17, 18, 19]),  # 3, and not 2 for 2.9999999999999996
+        (Rule(last_blocks=0.15), 6, []),
+        (Rule(last_blocks=0.15), 7, [6]),
+        (Rule(first_blocks=0.5), 3, [0]),
         (Rule(first_blocks=1), 3, [0]),  # a number, not all of them
         (Rule(first_blocks=1, last_blocks=1), 4, [0, 3]),
         (Rule(first_blocks=9), 3, [0, 1, 2]),
@@ -127,7 +128,7 @@ def test_a_structural_recipe_reads_the_model_and_not_its_names():
     for block in range(12):
         rule = recipe("nvfp4").rule_for(layer(f"h.{block}.c_fc", block=block))
         assert rule is not None
-        assert rule.precision == (wide if block >= 10 else precision)
+        assert rule.precision == (wide if block >= 11 else precision)
     head = recipe("nvfp4").rule_for(layer("output", block=None, is_head=True))
     assert head is not None
     assert head.precision == wide

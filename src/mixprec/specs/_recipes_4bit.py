@@ -77,7 +77,7 @@ def nvfp4() -> Recipe:
     """NVFP4: weights in 16x16 tiles, the rest in 1x16 blocks; stochastic gradients; wgrad transformed; the end in bf16.
 
     Both operands of wgrad pass a Hadamard transform of 16 with fixed random signs. The head and the last 15 % of the
-    blocks (at least one) multiply in bf16.
+    blocks (of seven or more: the last one, two, ...) multiply in bf16.
 
     Bytes: 0.56 (4.5 bits) per element of a layer's operands; 0.50 (4.03 bits) for weights.
     Source: NVIDIA, Pretraining Large Language Models with NVFP4, arXiv:2509.25149.

@@ -50,7 +50,7 @@ class Rule:
             ``"matmul"``.
         divisible_by: every one of the layer's feature counts must be a multiple of it; ``None``: any.
         min_size: every one of the layer's feature counts must be at least this; ``None``: any.
-        first_blocks: only the first repeated blocks: a number, or a share below 1 (rounded up).
+        first_blocks: only the first repeated blocks: a number, or a share below 1 (rounded down).
         last_blocks: only the last ones.
         head: only what makes the model's output.
         embeddings: only what stands before the repeated blocks.
@@ -121,7 +121,7 @@ def _is_number_or_share(count: float) -> bool:
 
 
 def _count(asked: float | None, blocks: int) -> int:
-    """A number of blocks, or a share of them rounded up."""
+    """A number of blocks, or a share of them rounded down."""
     if asked is None:
         return 0
-    return math.ceil(asked * blocks - 1e-9) if asked < 1 else int(asked)
+    return math.floor(asked * blocks + 1e-9) if asked < 1 else int(asked)
