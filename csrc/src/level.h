@@ -67,8 +67,8 @@ struct Scratch {
   float* tile_scales[6];       // tiles: quantize, scale, outer; and of the choice's other scale
   float* spread_quantize;      // panel_cols
   float* spread_scale;         // panel_cols
-  float* elements;             // the choice: panel_cols
-  double* squares;             // the choice: tiles * places_of(task)
+  float* elements[2];          // the choice: panel_cols
+  double* squares[2];          // the choice: tiles * places_of(task)
   double* errors[2];           // the choice: tiles
 };
 

@@ -179,8 +179,8 @@ void ScratchMemory::lay_out(const Task& task, Scratch& scratch) {
   take(scratch.spread_quantize, cols);
   take(scratch.spread_scale, cols);
   const bool chooses = task.scaling.second_target > 0.0;
-  take(scratch.elements, chooses ? cols : 0);
-  take(scratch.squares, chooses ? tiles * places_of(task) : 0);
+  for (auto*& elements : scratch.elements) take(elements, chooses ? cols : 0);
+  for (auto*& squares : scratch.squares) take(squares, chooses ? tiles * places_of(task) : 0);
   for (auto*& errors : scratch.errors) take(errors, chooses ? tiles : 0);
 }
 
