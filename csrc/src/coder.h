@@ -83,6 +83,21 @@ class IntegerCoder {
   float units_, unit_;
 };
 
+template <class Coder>
+MIXPREC_INLINE void encode_with(const Coder& coder, const float* MIXPREC_RESTRICT values, std::int64_t n,
+                                std::uint32_t* MIXPREC_RESTRICT codes) {
+  for (std::int64_t i = 0; i < n; ++i) codes[i] = coder.encode(values[i]);
+}
+
+// Codes of n values of the grid.
+MIXPREC_INLINE void encode_run(const Grid& grid, const float* values, std::int64_t n, std::uint32_t* codes) {
+  if (grid.table) return encode_in_table(*grid.table, values, n, codes);
+  if (grid.integer) return encode_with(IntegerCoder(grid), values, n, codes);
+  const bool single = grid.min_exponent >= -126 && grid.mantissa_bits - grid.min_exponent <= 127;
+  if (single || grid.min_exponent == -126) return encode_with(FloatCoder<float>(grid), values, n, codes);
+  encode_with(FloatCoder<double>(grid), values, n, codes);
+}
+
 // The number of each code of a format of at most 8 bits.
 MIXPREC_INLINE void decode_all(const Grid& grid, float* MIXPREC_RESTRICT numbers) {
   if (grid.table) {

@@ -50,26 +50,20 @@ MIXPREC_INLINE LaneBits larger_unsigned(LaneBits a, LaneBits b) {
   return (LaneBits)_mm512_max_epu32((__m512i)a, (__m512i)b);
 }
 
-// a rounded toward zero to a multiple of ulp, where c is 2^23 ulp and a below that.
-MIXPREC_INLINE LaneFloats truncated(LaneFloats a, LaneFloats c, LaneFloats) {
-  return _mm512_add_round_ps(a, c, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC) - c;
+MIXPREC_INLINE LaneFloats add_toward_zero(LaneFloats a, LaneFloats c) {
+  return _mm512_add_round_ps(a, c, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
 }
 
-// value + step where words (unsigned) lie below the whole part of threshold, which is below 2^32.
-MIXPREC_INLINE LaneFloats add_where_below(LaneFloats value, LaneBits words, LaneFloats threshold, LaneFloats step) {
+// bits + 1 where words (unsigned) lie below the whole part of threshold, which is below 2^32.
+MIXPREC_INLINE LaneBits step_where_below(LaneBits bits, LaneBits words, LaneFloats threshold) {
   const __mmask16 below = _mm512_cmplt_epu32_mask((__m512i)words, _mm512_cvttps_epu32(threshold));
-  return _mm512_mask_add_ps(value, below, value, step);
+  return (LaneBits)_mm512_mask_sub_epi32((__m512i)bits, below, (__m512i)bits, _mm512_set1_epi32(-1));
 }
 
 // `by` where `tested` lies above the limit, else value.
 MIXPREC_INLINE LaneFloats replace_above(LaneFloats value, LaneFloats tested, float limit, float by) {
   const __mmask16 above = _mm512_cmp_ps_mask(tested, all_lanes(limit), _CMP_GT_OQ);
   return _mm512_mask_mov_ps(value, above, all_lanes(by));
-}
-
-// a where bits are smaller (signed) than the limit, else b.
-MIXPREC_INLINE LaneBits select_smaller(LaneBits bits, LaneBits limit, LaneBits a, LaneBits b) {
-  return (LaneBits)_mm512_mask_mov_epi32((__m512i)b, _mm512_cmplt_epi32_mask((__m512i)bits, (__m512i)limit), (__m512i)a);
 }
 
 MIXPREC_INLINE bool any_negative(LaneBits v) { return _mm512_movepi32_mask((__m512i)v) != 0; }
@@ -82,27 +76,23 @@ MIXPREC_INLINE LaneBits larger_unsigned(LaneBits a, LaneBits b) {
   return (LaneBits)_mm256_max_epu32((__m256i)a, (__m256i)b);
 }
 
-MIXPREC_INLINE LaneFloats truncated(LaneFloats a, LaneFloats c, LaneFloats ulp) {
-  const LaneFloats nearest = (a + c) - c;
-  return nearest - (LaneFloats)_mm256_and_ps(_mm256_cmp_ps(nearest, a, _CMP_GT_OQ), ulp);
+// For a and c of which c is the larger: one unit in the last place less where the nearest sum is too large.
+MIXPREC_INLINE LaneFloats add_toward_zero(LaneFloats a, LaneFloats c) {
+  const LaneFloats nearest = a + c;
+  return as_floats(as_bits(nearest) + (LaneBits)_mm256_cmp_ps(nearest - c, a, _CMP_GT_OQ));
 }
 
-MIXPREC_INLINE LaneFloats add_where_below(LaneFloats value, LaneBits words, LaneFloats threshold, LaneFloats step) {
+MIXPREC_INLINE LaneBits step_where_below(LaneBits bits, LaneBits words, LaneFloats threshold) {
   // Both less 2^31, as signed integers are compared and converted.
   const __m256 half = _mm256_set1_ps(0x1p31f), sign = _mm256_set1_ps(-0.0f);
   const __m256 large = _mm256_cmp_ps(threshold, half, _CMP_GE_OQ);
   const __m256i whole = _mm256_cvttps_epi32(threshold - (LaneFloats)_mm256_and_ps(large, half));
   const __m256i limit = _mm256_xor_si256(whole, _mm256_castps_si256(_mm256_andnot_ps(large, sign)));
-  const __m256i below = _mm256_cmpgt_epi32(limit, _mm256_xor_si256((__m256i)words, _mm256_castps_si256(sign)));
-  return value + (LaneFloats)_mm256_and_ps(_mm256_castsi256_ps(below), step);
+  return bits - (LaneBits)_mm256_cmpgt_epi32(limit, _mm256_xor_si256((__m256i)words, _mm256_castps_si256(sign)));
 }
 
 MIXPREC_INLINE LaneFloats replace_above(LaneFloats value, LaneFloats tested, float limit, float by) {
   return _mm256_blendv_ps(value, all_lanes(by), _mm256_cmp_ps(tested, all_lanes(limit), _CMP_GT_OQ));
-}
-
-MIXPREC_INLINE LaneBits select_smaller(LaneBits bits, LaneBits limit, LaneBits a, LaneBits b) {
-  return (LaneBits)_mm256_blendv_epi8((__m256i)b, (__m256i)a, _mm256_cmpgt_epi32((__m256i)limit, (__m256i)bits));
 }
 
 MIXPREC_INLINE bool any_negative(LaneBits v) { return _mm256_movemask_ps((LaneFloats)v) != 0; }

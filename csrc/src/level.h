@@ -68,8 +68,8 @@ struct Scratch {
   float* tile_scales[6];       // tiles: quantize, scale, outer; and of the choice's other scale
   float* spread_quantize;      // panel_cols
   float* spread_scale;         // panel_cols
-  float* elements;             // the choice: panel_cols
-  double* squares;             // sums over tiles: tiles * places_of(task)
+  float* elements[2];          // the choice: panel_cols
+  double* squares[2];          // sums over tiles: tiles * places_of(task)
   double* errors[2];           // sums over tiles: tiles
 };
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "choice.h"
-#include "encode.h"
+#include "code_kernels.h"
 #include "level.h"
 #include "magnitudes.h"
 #include "philox.h"
@@ -40,6 +40,7 @@ class Panels {
         philox_(task.random),
         spread_(spread_of(task)),
         kernel_(row_kernel(task.grid, task.rounding, spread_)),
+        code_kernel_(task.out.codes ? code_kernel(task.grid, task.rounding, spread_) : nullptr),
         first_{scratch.tile_scales[0], scratch.tile_scales[1], scratch.tile_scales[2]},
         second_{scratch.tile_scales[3], scratch.tile_scales[4], scratch.tile_scales[5]},
         quantize_(&task_.quantize),
@@ -126,9 +127,7 @@ class Panels {
       std::memcpy(task_.out.outer + index, first_.outer, static_cast<std::size_t>(tiles) * sizeof(float));
     if (task_.out.scales) write_scales(tiles, task_.out.scales + index);
     quantize_ = spread(first_.quantize, columns_of(rows), scratch_.spread_quantize);
-    if (task_.out.codes || !task_.scaling.in_carrier) {
-      scale_ = scratch_.ones;
-    } else {
+    if (!task_.out.codes && task_.scaling.in_carrier) {
       scale_ = spread(first_.scale, columns_of(rows), scratch_.spread_scale);
     }
   }
@@ -159,11 +158,11 @@ class Panels {
 
   MIXPREC_MEMBER void sum_tiles(const Rect& rows, bool squared, double* sums) {
     const std::int64_t tiles = tiles_across(rows), places = places_of(task_);
-    std::memset(scratch_.squares, 0, static_cast<std::size_t>(tiles * places) * sizeof(double));
+    std::memset(scratch_.squares[0], 0, static_cast<std::size_t>(tiles * places) * sizeof(double));
     for (std::int64_t r = rows.row_begin; r < rows.row_end; ++r)
       lay_out(stage_.row(r), columns_of(rows), task_.tile_cols, squared, places,
-              scratch_.squares + (r - rows.row_begin) * task_.tile_cols);
-    for (std::int64_t i = 0; i < tiles; ++i) sums[i] = sum_by_halving(scratch_.squares + i * places, places);
+              scratch_.squares[0] + (r - rows.row_begin) * task_.tile_cols);
+    for (std::int64_t i = 0; i < tiles; ++i) sums[i] = sum_by_halving(scratch_.squares[0] + i * places, places);
   }
 
   MIXPREC_MEMBER void reach_scales(const Rect& rows) {
@@ -182,8 +181,7 @@ class Panels {
   MIXPREC_MEMBER void choose(const Rect& rows, const std::uint32_t* amax) {
     const std::int64_t tiles = tiles_across(rows);
     tile_scales(task_.scaling, task_.scaling.second_target, amax, tiles, second_);
-    squared_errors(rows, first_, scratch_.errors[0]);
-    squared_errors(rows, second_, scratch_.errors[1]);
+    find_errors(rows);
     for (std::int64_t i = 0; i < tiles; ++i) {
       const bool better = scratch_.errors[1][i] < scratch_.errors[0][i];
       first_.quantize[i] = better ? second_.quantize[i] : first_.quantize[i];
@@ -192,26 +190,40 @@ class Panels {
     }
   }
 
-  MIXPREC_MEMBER void squared_errors(const Rect& rows, const TileScales& scales, double* errors) {
-    const std::int64_t n = columns_of(rows), tiles = tiles_across(rows);
-    const float* quantize = spread(scales.quantize, n, scratch_.spread_quantize);
-    const float* compared = task_.scaling.in_carrier ? scales.scale : scales.outer;
-    ErrorRow row{nullptr, scratch_.elements, n, compared, static_cast<double>(task_.scaling.above)};
+  MIXPREC_MEMBER void find_errors(const Rect& rows) {
+    const std::int64_t n = columns_of(rows), tiles = tiles_across(rows), places = places_of(task_);
+    const float* quantize[2] = {spread(first_.quantize, n, scratch_.spread_quantize),
+                                spread(second_.quantize, n, scratch_.spread_scale)};
+    const bool scaled = task_.scaling.in_carrier;
+    const Candidate candidates[2] = {{scratch_.elements[0], scaled ? first_.scale : first_.outer},
+                                     {scratch_.elements[1], scaled ? second_.scale : second_.outer}};
     const bool sixteens = task_.tile_rows == 1 && task_.tile_cols == 16 && n % 16 == 0;
-    const std::int64_t places = places_of(task_);
-    if (!sixteens) std::memset(scratch_.squares, 0, static_cast<std::size_t>(tiles * places) * sizeof(double));
+    if (!sixteens)
+      for (double* squares : scratch_.squares) std::memset(squares, 0, static_cast<std::size_t>(tiles * places) * sizeof(double));
     for (std::int64_t r = rows.row_begin; r < rows.row_end; ++r) {
-      row.x = stage_.row(r);
-      for (std::int64_t c = 0; c < n; c += kPiece)
-        kernel_(task_.grid, {row.x + c, scratch_.elements + c, smaller(kPiece, n - c), quantize + entry(c), scratch_.ones, nullptr});
-      if (sixteens) {
-        errors_of_sixteens(row, errors);
-      } else {
-        square_error_row(row, task_.tile_cols, places, scratch_.squares + (r - rows.row_begin) * task_.tile_cols);
-      }
+      const ErrorRow row{stage_.row(r), n, static_cast<double>(task_.scaling.above)};
+      for (int k = 0; k < 2; ++k) round_elements(row.x, n, quantize[k], scratch_.elements[k]);
+      if (sixteens) return errors_of_sixteens(row, candidates, scratch_.errors[0], scratch_.errors[1]);
+      for (int k = 0; k < 2; ++k) square_row(row, candidates[k], r - rows.row_begin, scratch_.squares[k]);
     }
-    if (sixteens) return;
-    for (std::int64_t i = 0; i < tiles; ++i) errors[i] = sum_by_halving(scratch_.squares + i * places, places);
+    for (int k = 0; k < 2; ++k) sum_squares(tiles, scratch_.squares[k], scratch_.errors[k]);
+  }
+
+  // The squares of a tile lie together, but for tiles of one column, whose rows do.
+  MIXPREC_MEMBER void square_row(const ErrorRow& row, const Candidate& candidate, std::int64_t r, double* squares) const {
+    if (task_.tile_cols == 1) return square_error_columns(row, candidate, squares + r * row.n);
+    square_error_row(row, candidate, task_.tile_cols, places_of(task_), squares + r * task_.tile_cols);
+  }
+
+  MIXPREC_MEMBER void sum_squares(std::int64_t tiles, double* squares, double* errors) const {
+    const std::int64_t places = places_of(task_);
+    if (task_.tile_cols == 1) return sum_columns_by_halving(squares, places, tiles, errors);
+    for (std::int64_t i = 0; i < tiles; ++i) errors[i] = sum_by_halving(squares + i * places, places);
+  }
+
+  MIXPREC_MEMBER void round_elements(const float* x, std::int64_t n, const float* quantize, float* elements) const {
+    for (std::int64_t c = 0; c < n; c += kPiece)
+      kernel_(task_.grid, {x + c, elements + c, smaller(kPiece, n - c), quantize + entry(c), scratch_.ones, nullptr});
   }
 
   // Index of the entry of `quantize_` and `scale_` for column c of a panel.
@@ -229,17 +241,21 @@ class Panels {
     if (task_.track_amax) see(amax_run(x, n));
     const bool stochastic = task_.rounding == Rounding::stochastic;
     const std::uint32_t* words = stochastic ? philox_fill(philox_, start, n, scratch_.words) : nullptr;
-    const bool directly = !task_.out.codes && !task_.past_caches;
-    float* y = directly ? task_.out.carrier + start : scratch_.result;
+    if (task_.out.codes) return write_piece(x, words, r, c, n, entry);
     const float* scale = scale_ == scratch_.ones ? scale_ : scale_ + entry;
+    float* y = task_.past_caches ? scratch_.result : task_.out.carrier + start;
     kernel_(task_.grid, {x, y, n, quantize_ + entry, scale, words});
-    if (task_.out.codes) {
-      const int bits = task_.grid.bits;
-      std::uint8_t* codes = task_.out.codes + r * ceil_div(task_.source.cols * bits, 8) + c * bits / 8;
-      write_codes(task_.grid, y, n, scratch_.code_words, codes);
-    } else if (task_.past_caches) {
-      store_past_caches(y, n, task_.out.carrier + start);
-    }
+    if (task_.past_caches) store_past_caches(y, n, task_.out.carrier + start);
+  }
+
+  MIXPREC_MEMBER void write_piece(const float* x, const std::uint32_t* words, std::int64_t r, std::int64_t c,
+                                  std::int64_t n, std::int64_t entry) {
+    const int bits = task_.grid.bits;
+    std::uint8_t* codes = task_.out.codes + r * ceil_div(task_.source.cols * bits, 8) + c * bits / 8;
+    if (code_kernel_ && code_kernel_(task_.grid, {x, codes, n, quantize_ + entry, words})) return;
+    kernel_(task_.grid, {x, scratch_.result, n, quantize_ + entry, scratch_.ones, words});
+    encode_run(task_.grid, scratch_.result, n, scratch_.code_words);
+    write_bits(scratch_.code_words, n, bits, codes);
   }
 
   const Task task_;
@@ -248,6 +264,7 @@ class Panels {
   Philox philox_;
   Spread spread_;
   RowKernel kernel_;
+  CodeKernel code_kernel_;
   TileScales first_, second_;
   const float* quantize_;
   const float* scale_;

@@ -92,26 +92,42 @@ struct FloatRounder {
   }
 
 #if defined(MIXPREC_LANES)
-  // The same for a vector.
-  MIXPREC_MEMBER LaneFloats lanes(LaneFloats value, LaneBits words) const {
-    const LaneBits magnitude = as_bits(value) & all_lanes(kMagnitude);
+  // A vector's magnitudes, rounded: sum - c is their value, and the bits by which sum exceeds c their number of spacings.
+  struct Rounded {
+    LaneBits exponent;
+    LaneFloats c, sum;
+  };
+
+  MIXPREC_MEMBER Rounded round_lanes(LaneBits magnitude, LaneBits words) const {
     const LaneFloats a = limited(as_floats(magnitude), all_lanes(limit));
     const LaneBits e = larger_unsigned(as_bits(a) & all_lanes(L::exponent_mask), all_lanes(min_exponent));
     const LaneFloats c = as_floats(e + all_lanes(magic));
-    LaneFloats r;
-    if constexpr (R == Rounding::nearest_even) {
-      r = (a + c) - c;
-    } else {
-      const LaneFloats ulp = as_floats(e - all_lanes(spacing));
-      r = truncated(a, c, ulp);
-      if constexpr (R == Rounding::stochastic)
-        r = add_where_below(r, words, (a - r) * as_floats(all_lanes(fraction) - e), ulp);
+    if constexpr (R == Rounding::nearest_even) return {e, c, a + c};
+    LaneFloats sum = add_toward_zero(a, c);
+    if constexpr (R == Rounding::stochastic) {
+      const LaneFloats threshold = (a - (sum - c)) * as_floats(all_lanes(fraction) - e);
+      sum = as_floats(step_where_below(as_bits(sum), words, threshold));
     }
+    return {e, c, sum};
+  }
+
+  // The operator for a vector.
+  MIXPREC_MEMBER LaneFloats lanes(LaneFloats value, LaneBits words) const {
+    const LaneBits magnitude = as_bits(value) & all_lanes(kMagnitude);
+    const Rounded rounded = round_lanes(magnitude, words);
+    LaneFloats r = rounded.sum - rounded.c;
     if constexpr (Propagate && R != Rounding::toward_zero) r = replace_above(r, r, max_value, overflow);
     if constexpr (Propagate && R == Rounding::toward_zero)
       r = replace_above(r, as_floats(magnitude), kLargestFinite, overflow);
     r = as_floats(as_bits(r) | (as_bits(value) & all_lanes(kSign)));
     return KeepsZeroSign ? r : r + all_lanes(0.0f);
+  }
+
+  // Codes of a vector's magnitudes in a format that saturates; anything for a NaN.
+  MIXPREC_MEMBER LaneBits code_lanes(LaneBits magnitude, LaneBits words, int drop) const {
+    const Rounded rounded = round_lanes(magnitude, words);
+    // The number of spacings has the leading bit of a normal value, which adds one to the field.
+    return ((rounded.exponent - all_lanes(min_exponent)) >> drop) + as_bits(rounded.sum) - as_bits(rounded.c);
   }
 #endif
 };
