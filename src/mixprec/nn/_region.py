@@ -20,9 +20,8 @@ from ._class_swap import subclass_of
 from ._compute_mode import ComputeMode, is_active
 from ._observer import observing
 from ._site import ConversionState
-from ._user_regions import begin_pass, note_module
+from ._user_regions import ATTRIBUTE, begin_pass, note_module
 
-ATTRIBUTE = "_mixprec_region"
 PATH = "_mixprec_path"
 
 

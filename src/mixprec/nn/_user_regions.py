@@ -7,10 +7,19 @@ by torch's count of open regions.
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import torch
+from torch import nn
 
 from ._autograd import is_in_backward
+from ._class_swap import subclass_of
 from ._site import ConversionState
+from ._telling import plain
+
+#: Name of the instance attribute of a module that runs in a region of a conversion: the conversion's state.
+ATTRIBUTE = "_mixprec_region"
 
 
 def open_regions() -> int:
@@ -50,3 +59,16 @@ def note_module(state: ConversionState, path: str) -> None:
         left.add(path)
     else:
         left.discard(path)
+
+
+@functools.cache
+def apart_class(base: type[nn.Module]) -> type[nn.Module]:
+    """The subclass of a parametrization that computes a weight as torch does: what makes a weight is no layer's product."""
+
+    @functools.wraps(base.forward)
+    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        state: ConversionState = self.__dict__[ATTRIBUTE]
+        with torch.autocast(state.device_type, enabled=False):
+            return plain(state, functools.partial(base.forward, self), args, kwargs)
+
+    return subclass_of(base, forward, apart_class)
