@@ -20,11 +20,12 @@ from ._observer import GemmObserver, observing
 from ._operand_cast import OperandCasts
 from ._passing import new_random_state
 from ._refusals import refuse_unconvertible
-from ._region import ATTRIBUTE, PATH
+from ._region import PATH
 from ._resolve import emulation_note, kept_dtypes, notes_about, resolve
 from ._site import SITE, ConversionState
 from ._site_assignment import assign_sites
 from ._step_start import StepStart
+from ._user_regions import ATTRIBUTE
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 _HANDLE = "_mixprec_conversion"
@@ -106,7 +107,7 @@ class Conversion:
         assign_sites(self.model, recipe, matched, self.state, tracks=_has_casts(self.recipe))
         self._step_start = StepStart.of(self.state)
         if not self.notes:
-            alone = notes_on_left_alone(self._alone, recipe.name) if _has_casts(recipe) else ()
+            alone = () if self._leaves_all else notes_on_left_alone(self._alone, recipe.name)
             self.notes = notes_about(self.model, recipe, self.state, reaches=matched.reaches) + alone
 
     @property

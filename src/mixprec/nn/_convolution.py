@@ -28,13 +28,14 @@ class ConvolutionFunction(OnceFunction):
         weight: Tensor,
         bias: Tensor | None,
         arguments: ConvolutionArguments,
-        state: ConversionState,
+        site: Site,
     ) -> Tensor:
-        dtype, ctx.where = state.compute_dtype, state.where()
+        state = site.state
+        dtype, ctx.where = state.compute_dtype, site.name or state.where()
         with plain_torch(state.device_type):
             x_c = x.to(dtype)
             b_c = None if bias is None else bias.to(dtype)
-            y = _convolve(x_c, weight, b_c, arguments, state)
+            y = _convolve(x_c, weight, b_c, arguments, state, ctx.where)
         ctx.save_for_backward(x_c, weight)
         ctx.arguments, ctx.state = arguments, state
         ctx.dtypes = (x.dtype, None if bias is None else (bias.dtype, list(bias.shape)))
@@ -76,7 +77,7 @@ def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, arguments: Convo
     batched = x.dim() == weight.dim()
     x = x if batched else x[None]
     y: Any = (
-        ConvolutionFunction.apply(x, weight, bias, arguments, site.state)
+        ConvolutionFunction.apply(x, weight, bias, arguments, site)
         if site.casts.is_plain or arguments.transposed
         else CastConvolution.apply(x, weight, bias, arguments, site)
     )
@@ -84,15 +85,20 @@ def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, arguments: Convo
 
 
 def _convolve(
-    x_c: Tensor, weight: Tensor, b_c: Tensor | None, arguments: ConvolutionArguments, state: ConversionState
+    x_c: Tensor,
+    weight: Tensor,
+    b_c: Tensor | None,
+    arguments: ConvolutionArguments,
+    state: ConversionState,
+    where: str,
 ) -> Tensor:
     dtype = state.compute_dtype
     if state.native_compute:
-        with plain_product(state, "", "fprop", "native"):
+        with plain_product(state, where, "fprop", "native"):
             return torch.ops.aten.convolution(x_c, weight.to(dtype), b_c, *arguments.positional())
     w = rounded_to(weight, dtype, wide=True).float()
     b = None if b_c is None else b_c.float()
-    with plain_product(state, "", "fprop", "emulated"):
+    with plain_product(state, where, "fprop", "emulated"):
         return exactly(torch.ops.aten.convolution, x_c.float(), w, b, *arguments.positional()).to(dtype)
 
 

@@ -38,7 +38,10 @@ def in_place_sum(state: ConversionState, func: _Function, args: tuple[Any, ...],
 
 
 def _become(x: Tensor, y: Tensor) -> bool:
-    """Make ``x`` the tensor ``y``, unless a view or another holder of ``x`` would not see it."""
+    """Make ``x`` the tensor ``y``, unless a view or another holder of its memory would not see it."""
+    holders = torch._C._storage_Use_Count(x.untyped_storage()._cdata) - 1  # pyright: ignore[reportPrivateUsage]  # one is this call's
+    if holders > (2 if x._is_view() else 1):  # a view keeps the tensor that it was made of
+        return False
     try:
         torch.utils.swap_tensors(x, y)
     except RuntimeError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -57,9 +57,10 @@ def match_rules(model: nn.Module, recipe: Recipe) -> Matched:
     }
     rules = {name: rule for name, layer in layers.items() if (rule := recipe.rule_for(layer)) is not None}
     calls = [*_weight_calls(model, alone, structure), *_activation_calls(model, structure)]
-    for rule in recipe.all_rules:
-        if rule.required and not any(rule.matches(layer) for layer in (*layers.values(), *calls)):
-            raise ValueError(_unmatched(rule, recipe, layers))
+    for rules_of_phase in (recipe.rules, *(phase.rules for phase in recipe.phases)):
+        for index, rule in enumerate(rules_of_phase):
+            if rule.required:
+                _check_required(rule, rules_of_phase[:index], recipe, layers, calls)
     found = (*rules.values(), *(recipe.rule_for(call) for call in calls))
     reaches = any(rule is not None and rule.precision is not None for rule in found)
     return Matched(rules, alone, structure, reaches)
@@ -91,6 +92,26 @@ def _activation_calls(model: nn.Module, structure: Structure) -> Iterable[Layer]
     """Products of activations, which any module may call."""
     for name, _ in model.named_modules():
         yield from (layer_at(name, kind, structure) for kind in ACTIVATION_PRODUCTS)
+
+
+def _check_required(
+    rule: Rule, earlier: Sequence[Rule], recipe: Recipe, layers: Mapping[str, Layer], calls: Sequence[Layer]
+) -> None:
+    meant = [layer for layer in (*layers.values(), *calls) if rule.matches(layer)]
+    if not meant:
+        raise ValueError(_unmatched(rule, recipe, layers))
+    taken = [next((other for other in earlier if other.matches(layer)), None) for layer in meant]
+    first = taken[0]
+    if first is not None and None not in taken and any(t is not None and t.precision != rule.precision for t in taken):
+        raise ValueError(
+            f"recipe {recipe.name} contradicts itself: its rule {_said(rule)} says one thing of {meant[0].path or 'the model'}, "
+            f"the earlier rule {_said(first)} another, and the first rule wins wherever the later one would apply: put the "
+            "narrower rule first, or say required = false"
+        )
+
+
+def _said(rule: Rule) -> str:
+    return f"match={rule.match!r} type={rule.type!r}"
 
 
 def _unmatched(rule: Rule, recipe: Recipe, layers: Mapping[str, Layer]) -> str:

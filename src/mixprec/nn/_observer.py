@@ -133,6 +133,8 @@ class GemmObserver(TorchDispatchMode):
                 parts = func.decompose(*args, **kwargs)
             if parts is not NotImplemented:
                 return parts
+        if torch.is_grad_enabled():
+            self._note_origin(args)  # of any operator: the gradients of many that are no products multiply matrices
         out = func(*args, **kwargs)
         flops = flops_of(func, args, kwargs, out)
         if flops is not None:
@@ -140,23 +142,24 @@ class GemmObserver(TorchDispatchMode):
         return out
 
     def _record(self, func: Any, args: tuple[Any, ...], flops: int) -> None:
-        running = self._running[-1] if self._running else None
-        backward = is_in_backward()
+        running, backward = self._innermost, is_in_backward()
         if isinstance(running, _Product):
             recomputed = backward and running.gemm in FORWARD_GEMMS
             site = running.site or self.path()
             key = GemmKey(site, running.gemm, running.formats, running.engine, True, recomputed)
         else:
-            key = self._key_of_torchs_own(func, args, running, backward)
+            key = self._key_of_torchs_own(func, args, backward)
         if flops:
             self.flops[key] += flops
 
-    def _key_of_torchs_own(
-        self, func: Any, args: tuple[Any, ...], running: LeftToTorch | None, backward: bool
-    ) -> GemmKey:
+    @property
+    def _innermost(self) -> _Product | LeftToTorch | None:
+        return self._running[-1] if self._running else None
+
+    def _key_of_torchs_own(self, func: Any, args: tuple[Any, ...], backward: bool) -> GemmKey:
         # A backward pass runs without gradients, what it recomputes runs with them.
         recomputed = backward and torch.is_grad_enabled()
-        origin = self._origin_in_backward() if backward and not recomputed else self._note_origin(args, running)
+        origin = self._origin_in_backward() if backward and not recomputed else self._origin_here()
         formats, gemm = _formats(args), func._overloadpacket.__name__
         call = origin.call
         if call is not None and formats == (call.dtype, call.dtype):
@@ -170,12 +173,14 @@ class GemmObserver(TorchDispatchMode):
         unknown = _Origin(ROOT, None)
         return unknown if number is None else self._origins.get(number(), unknown)
 
-    def _note_origin(self, args: tuple[Any, ...], call: LeftToTorch | None) -> _Origin:
-        origin = _Origin(self.path(), call)
-        if torch.is_grad_enabled() and any(t.requires_grad for t in _tensors(args)):
-            # The node of the operation that is running has just taken its number.
-            self._origins[torch.autograd._get_sequence_nr() - 1] = origin  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
-        return origin
+    def _origin_here(self) -> _Origin:
+        call = self._innermost
+        return _Origin(self.path(), call if isinstance(call, LeftToTorch) else None)
+
+    def _note_origin(self, args: tuple[Any, ...]) -> None:
+        if any(t.requires_grad for t in _tensors(args)):
+            # The node of the operator that is about to run has just taken its number.
+            self._origins[torch.autograd._get_sequence_nr() - 1] = self._origin_here()  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
 
     def path(self) -> str:
         """The path of the innermost running module."""

@@ -68,8 +68,12 @@ def refuse_transforms(where: str, *tensors: Tensor | None) -> None:
             f"mixprec: {where or 'a product of a converted model'} was called under torch.func (vmap, grad, jacrev, ...): "
             f"a cast's scale spans all examples, and no transform knows of it. {_WAY_OUT}"
         )
-    if forward_ad._current_level >= 0 and any(t is not None and t._fw_grad(0) is not None for t in tensors):  # pyright: ignore[reportPrivateUsage]
+    if forward_ad._current_level >= 0 and any(_has_tangent(t) for t in tensors):  # pyright: ignore[reportPrivateUsage]
         raise RuntimeError(
             f"mixprec: {where or 'a product of a converted model'} was called under forward-mode differentiation "
             f"(torch.autograd.forward_ad), which its casts do not have. {_WAY_OUT}"
         )
+
+
+def _has_tangent(t: Tensor | None) -> bool:
+    return t is not None and forward_ad.unpack_dual(t).tangent is not None

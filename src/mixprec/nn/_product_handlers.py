@@ -55,6 +55,15 @@ def _matmul(state: ConversionState, func: Function, args: tuple[Any, ...], kwarg
     return left_to_torch(state, func, (first, second), {}) if y is None else y
 
 
+def _matrix_vector(
+    state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Tensor:
+    """``mv`` and ``addmv`` in the compute dtype: one vector is no GEMM (a spectral norm multiplies its weight so)."""
+    if not state.is_16bit:
+        return left_to_torch(state, func, args, kwargs)
+    return (_addmv if func in _ADDMV else _matmul)(state, func, args, kwargs)
+
+
 def _rmatmul(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     return _matmul(state, torch.matmul, (args[1], args[0]), {})
 
@@ -98,15 +107,19 @@ def _attention_arguments(
     return query, key, value, AttentionArguments(**dict(zip(names, positional, strict=False)), **named)
 
 
+_ADDMV = frozenset(spelled("addmv", torch, torch.Tensor))
+_addmv = _rule(_addmm.addmv)
+
+
 def _table() -> Mapping[Function, Handler]:
     table: dict[Function, Handler] = {}
     groups: tuple[tuple[Handler, Iterable[Function]], ...] = (
         (_linear, [F.linear]),
-        (_matmul, [*spelled("matmul mm bmm mv __matmul__", torch, torch.Tensor), torch.linalg.matmul]),
+        (_matmul, [*spelled("matmul mm bmm __matmul__", torch, torch.Tensor), torch.linalg.matmul]),
+        (_matrix_vector, spelled("mv addmv", torch, torch.Tensor)),
         (_rmatmul, [torch.Tensor.__rmatmul__]),
         (_einsum, [torch.einsum]),
         (_rule(_addmm.addmm), spelled("addmm", torch, torch.Tensor)),
-        (_rule(_addmm.addmv), spelled("addmv", torch, torch.Tensor)),
         (_rule(_addmm.addbmm), spelled("addbmm", torch, torch.Tensor)),
         (_rule(_addmm.baddbmm), spelled("baddbmm", torch, torch.Tensor)),
         (_rule(_contractions.tensordot), [torch.tensordot]),
