@@ -14,7 +14,7 @@ from .._shapes import rounded_shape, tile_counts
 from ._cuts import cast_cut, tensor_cut
 from ._geometry import Geometry
 from ._launch import CastMemory, Launch, Launcher, Shape
-from ._plan import NO_TRANSFORM, CastPlan, Hadamard, plan_of
+from ._plan import NO_TRANSFORM, CastPlan, CastUse, Hadamard, plan_of
 from ._table import table_on
 from .device._amax_kernel import amax_kernel
 from .device._cast_kernel import cast_kernel
@@ -130,8 +130,13 @@ class Casting:
         """
         parameters, matrix = self.parameters, self.matrix
         geometry = cast_cut(parameters, matrix.shape, self.axis)
-        coded = results.elements.dtype != torch.float32
-        plan = plan_of(parameters, geometry, matrix.hadamard, coded, results.outer is not None, given is not None)
+        use = CastUse(
+            coded=results.elements.dtype != torch.float32,
+            with_outer=results.outer is not None,
+            delayed=given is not None,
+            columns=matrix.shape[1],
+        )
+        plan = plan_of(parameters, geometry, matrix.hadamard, use)
         amax = above = None
         if not plan.own_tiles and plan.scale != "none" and plan.rule != "quest":
             amax = matrix.largest_bits(geometry, self._tiles())

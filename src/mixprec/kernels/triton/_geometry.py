@@ -65,6 +65,13 @@ class Geometry:
         across = math.ceil(_units(columns, self.tile_columns, self.unit_columns) / self.column_units)
         return max(down, 1) * max(across, 1)
 
+    def has_lines(self, columns: int) -> bool:
+        """Whether a program holds rows of 32 elements that follow one another in C order, from multiples of 32 on."""
+        without_gaps = self.tile_rows in (WHOLE, self.unit_rows) and self.tile_columns in (WHOLE, self.unit_columns)
+        whole_lines = columns % 32 == 0 and self.column_units * self.unit_columns % 32 == 0
+        powers_of_two = power_of_two_from(self.unit_rows) == self.unit_rows and self.unit_size % self.unit_columns == 0
+        return without_gaps and whole_lines and powers_of_two and self.unit_size == self.unit_rows * self.unit_columns
+
     def transforms(self, size: int, axis: int) -> bool:
         """Whether the groups of a transform lie whole in programs, without gaps between units."""
         tile, unit, units = (

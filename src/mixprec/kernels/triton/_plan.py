@@ -56,6 +56,7 @@ class CastPlan:
         delayed: whether the tensor's amax is given, if it is not 0.
         own_tiles: whether each unit is a tile, of which the kernel finds itself what its scale comes from; otherwise it
             reads that.
+        words_by_line: whether random words are made for 32 elements in a row at once.
         coded: whether the elements' codes are written, and not the carrier.
         outer: what the outer scale is written for, if it is: every tile, or the tensor.
         geometry: the cut of the matrix.
@@ -74,6 +75,7 @@ class CastPlan:
     above_target: float
     delayed: bool
     own_tiles: bool
+    words_by_line: bool
     coded: bool
     outer: Literal["none", "tiles", "tensor"]
     geometry: Geometry
@@ -95,10 +97,25 @@ class CastPlan:
         return QUEST_REACH
 
 
+@dataclass(frozen=True, kw_only=True)
+class CastUse:
+    """How a cast is used.
+
+    Attributes:
+        coded: whether the elements' codes are wanted.
+        with_outer: whether the outer scale is wanted.
+        delayed: whether an amax is given.
+        columns: of the matrix that is rounded.
+    """
+
+    coded: bool
+    with_outer: bool
+    delayed: bool
+    columns: int
+
+
 @lru_cache(maxsize=4096)
-def plan_of(
-    parameters: CastParameters, geometry: Geometry, hadamard: Hadamard, coded: bool, with_outer: bool, delayed: bool
-) -> CastPlan:
+def plan_of(parameters: CastParameters, geometry: Geometry, hadamard: Hadamard, use: CastUse) -> CastPlan:
     """The constants of a cast under a cut."""
     grid = grid_of(parameters.grid)
     blocks = parameters.scaling == "block"
@@ -114,10 +131,11 @@ def plan_of(
         scale_grid=grid_of(parameters.scale_grid) if parameters.scale_grid else grid,
         blocks=blocks,
         above_target=parameters.target * parameters.scale_limit,
-        delayed=delayed,
+        delayed=use.delayed,
         own_tiles=geometry.unit_is_tile,
-        coded=coded,
-        outer="none" if not with_outer else "tiles" if of_tiles else "tensor",
+        words_by_line=parameters.stochastic and geometry.has_lines(use.columns),
+        coded=use.coded,
+        outer="none" if not use.with_outer else "tiles" if of_tiles else "tensor",
         geometry=geometry,
         hadamard=hadamard,
     )

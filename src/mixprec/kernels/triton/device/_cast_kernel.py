@@ -6,10 +6,9 @@ import triton.language as tl
 from ._bits import magnitude_bits
 from ._codes import encode
 from ._elements import round_to_grid
-from ._philox import random_word
 from ._scales import encode_scale, fp32_quant_scale, scales_of
 from ._sums import quest_reach, sum_by_halving, sum_terms
-from ._tiles import elements_of_tile, program_units, read_transformed, tile_in_axis
+from ._tiles import elements_of_tile, program_units, read_transformed, read_words, tile_in_axis
 
 
 @triton.jit(do_not_specialize=["seed", "offset", "sign_seed", "sign_offset"])
@@ -34,7 +33,7 @@ def cast_kernel(
     index = row * shape.padded_columns + column
     word = index  # not read unless random
     if cast.rounding == "stochastic":
-        word = random_word(index, seed, offset)
+        word = read_words(index, shape, (seed, offset), cast)
     row_tile, row_tiles, first_row = tile_in_axis(units[0], shape.padded_rows, geometry.tile_rows, geometry.unit_rows)
     column_tile, tiles, first_column = tile_in_axis(
         units[1], shape.padded_columns, geometry.tile_columns, geometry.unit_columns

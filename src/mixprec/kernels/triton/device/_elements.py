@@ -48,12 +48,27 @@ def round_magnitude(bits, word, grid: tl.constexpr, rounding: tl.constexpr):
         raised = rest.to(tl.uint32) << tl.minimum(tl.maximum(32 - shift, 0), 31).to(tl.uint32)
         threshold = raised >> tl.minimum(tl.maximum(shift - 32, 0), 31).to(tl.uint32)
         lower += (word < threshold).to(tl.int32)
-    return lower.to(tl.float32) * power_of_two(unit)
+    return _whole_number(lower, grid) * power_of_two(unit)
+
+
+@triton.jit
+def _whole_number(count, grid: tl.constexpr):
+    """fp32 of a count of the grid's units up to ``2**(mantissa_bits + 1)``; conversions are slow on a GPU."""
+    if grid.mantissa_bits <= 21:
+        number = (count | 0x4B000000).to(tl.float32, bitcast=True) - 8388608.0  # 2**23 + count, less 2**23
+    else:
+        number = count.to(tl.float32)
+    return number
 
 
 @triton.jit
 def place_on_grid(bits, grid: tl.constexpr):
     """``(significand, unit, shift)``: the magnitude is ``significand / 2**shift`` units of ``2**unit``."""
-    significand, exponent = split_magnitude(bits)
+    if grid.min_exponent < -126:
+        significand, exponent = split_magnitude(bits)
+    else:  # fp32's subnormals lie where the spacing is that of the grid's: they need not be normalised
+        field = tl.maximum(bits >> 23, 1)
+        exponent = field - 127
+        significand = tl.where(bits > 0x7FFFFF, (bits & 0x7FFFFF) | 0x800000, bits)
     unit = tl.maximum(exponent, grid.min_exponent) - grid.mantissa_bits
     return significand, unit, unit - exponent + 23

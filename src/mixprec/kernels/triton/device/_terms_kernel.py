@@ -4,9 +4,8 @@ import triton
 import triton.language as tl
 
 from ._cast_kernel import largest_under_scale, tensor_quant_scale
-from ._philox import random_word
 from ._sums import sum_terms
-from ._tiles import program_units, read_block, tile_in_axis
+from ._tiles import program_units, read_block, read_words, tile_in_axis
 
 
 @triton.jit(do_not_specialize=["seed", "offset"])
@@ -26,7 +25,7 @@ def terms_kernel(memory, terms, shape, seed: tl.int64, offset: tl.int64, cast: t
     x, row, column, inside = read_block(memory.x, units, shape, geometry)
     word = row
     if cast.rounding == "stochastic":
-        word = random_word(row * shape.padded_columns + column, seed, offset)
+        word = read_words(row * shape.padded_columns + column, shape, (seed, offset), cast)
     row_tile, row_tiles, _ = tile_in_axis(units[0], shape.padded_rows, geometry.tile_rows, geometry.unit_rows)
     column_tile, tiles, _ = tile_in_axis(units[1], shape.padded_columns, geometry.tile_columns, geometry.unit_columns)
     tile = row_tile * tiles + column_tile

@@ -5,17 +5,25 @@ import triton.language as tl
 
 from ._bits import widen
 from ._hadamard import transform
+from ._philox import random_word, words_of_lines
 
 
 @triton.jit
 def program_units(columns, geometry: tl.constexpr):
     """Places (int64) of this program's units along the rows' axis, ``[NR, 1, 1]``, and the columns', ``[1, NC, 1]``."""
+    first_row, first_column = _first_units(columns, geometry)
+    row_unit = first_row + tl.arange(0, geometry.row_units)[:, None, None]
+    column_unit = first_column + tl.arange(0, geometry.column_units)[None, :, None]
+    return row_unit, column_unit
+
+
+@triton.jit
+def _first_units(columns, geometry: tl.constexpr):
+    """Places (int64) of this program's first unit along both axes."""
     across = tl.maximum(_axis_units(columns, geometry.tile_columns, geometry.unit_columns), 1)
     across = (across + (geometry.column_units - 1)) // geometry.column_units
     program = tl.program_id(0).to(tl.int64)
-    row_unit = program // across * geometry.row_units + tl.arange(0, geometry.row_units)[:, None, None]
-    column_unit = program % across * geometry.column_units + tl.arange(0, geometry.column_units)[None, :, None]
-    return row_unit, column_unit
+    return program // across * geometry.row_units, program % across * geometry.column_units
 
 
 @triton.jit
@@ -95,3 +103,24 @@ def read_transformed(x, units, shape, signs, geometry: tl.constexpr, hadamard: t
     if hadamard.size > 0:
         values = transform(values, signs[0], signs[1], geometry, hadamard)
     return values, row, column, inside
+
+
+@triton.jit
+def read_words(index, shape, draw, cast: tl.constexpr):
+    """The random words (uint32) of a program's elements; ``draw``: seed and offset."""
+    geometry: tl.constexpr = cast.geometry
+    if cast.words_by_line:
+        rows: tl.constexpr = geometry.unit_rows
+        columns: tl.constexpr = geometry.unit_columns
+        row_units: tl.constexpr = geometry.row_units
+        column_units: tl.constexpr = geometry.column_units
+        lines: tl.constexpr = column_units * columns // 32
+        first_row, first_column = _first_units(shape.padded_columns, geometry)
+        row = (first_row + tl.arange(0, row_units)[:, None, None]) * rows + tl.arange(0, rows)[None, :, None]
+        line = first_column * columns // 32 + tl.arange(0, lines)[None, None, :]
+        words = words_of_lines(row * (shape.padded_columns // 32) + line, draw[0], draw[1])
+        words = tl.permute(tl.reshape(words, (row_units, rows, column_units, columns)), (0, 2, 1, 3))
+        words = tl.reshape(words, (row_units, column_units, rows * columns))
+    else:
+        words = random_word(index, draw[0], draw[1])
+    return words
