@@ -145,9 +145,7 @@ def _step(model: nn.Module, batch: Batch) -> Callable[[], object]:
     return step
 
 
-def _table(
-    timings: dict[str, Timing], saved: dict[str, int], linears: dict[str, int]
-) -> list[dict[str, object]]:
+def _table(timings: dict[str, Timing], saved: dict[str, int], linears: dict[str, int]) -> list[dict[str, object]]:
     c = CONFIG
     print(
         f"GPT of {c.layers} layers, width {c.width}, {c.heads} heads, vocabulary {VOCABULARY}; "
@@ -162,7 +160,15 @@ def _table(
         wanted = [f"{t:8.2f}" if t is not None else " " * 8 for t in targets]
         print(f"{name:26}{timing.ratio:7.3f}{spread:>16}{wanted[0]}{share:8.3f}{wanted[1]}{of_linears:9.3f}{wanted[2]}")
         rows.append(
-            {"name": name, "saved": share, "saved_by_linears": of_linears, "time_target": targets[0], "saved_target": targets[1], "linears_target": targets[2], **asdict(timing)}
+            {
+                "name": name,
+                "saved": share,
+                "saved_by_linears": of_linears,
+                "time_target": targets[0],
+                "saved_target": targets[1],
+                "linears_target": targets[2],
+                **asdict(timing),
+            }
         )
     return rows
 

@@ -19,7 +19,9 @@ def refuse_dtypes(name: str, x: Tensor, weight: Tensor) -> None:
     which, got = ("an input", x.dtype) if x.dtype not in _TAKEN else ("a weight", weight.dtype)
     hint = "the model was converted with other weights: restore() it, or call .float() on the layer"
     if which == "an input":
-        hint = "give it floating values, such as x.float(); values that need fp64 belong in a part that is not converted"
+        hint = (
+            "give it floating values, such as x.float(); values that need fp64 belong in a part that is not converted"
+        )
     raise TypeError(
         f"{name or 'the model'}: got {which} of dtype {str(got).removeprefix('torch.')}, expected float32, bfloat16 or "
         f"float16: {hint}"
