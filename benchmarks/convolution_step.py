@@ -8,6 +8,7 @@ round.
 
 import argparse
 import copy
+import itertools
 import json
 from collections.abc import Callable
 from dataclasses import asdict
@@ -51,7 +52,7 @@ class ResNet18(nn.Module):
         super().__init__()
         self.stem, self.norm = nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64)
         widths = (64, 64, 64, 128, 128, 256, 256, 512, 512)
-        self.blocks = nn.ModuleList(Block(a, b, 1 if a == b else 2) for a, b in zip(widths, widths[1:], strict=False))
+        self.blocks = nn.ModuleList(Block(a, b, 1 if a == b else 2) for a, b in itertools.pairwise(widths))
         self.fc = nn.Linear(512, 10)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -11,12 +11,12 @@ from ._rule import Rule
 def all_but_the_head(
     precision: LayerPrecision, *, head: LayerPrecision | None = None, convolutions: LayerPrecision | None = None
 ) -> tuple[Rule, ...]:
-    """Give every layer with a weight the precision, but the head, which suffers most: all published recipes leave it out.
+    """Give every layer with a weight the precision, but the head, which all published recipes leave out.
 
     Args:
         precision: of every other layer.
         head: of the head; ``None``: the compute dtype.
-        convolutions: of convolutions, where they are to have another one; without it, ``precision`` less its transforms:
+        convolutions: of convolutions, where they are to have another one; else ``precision`` less its transforms:
             along a convolution's positions a transform needs a copy of the input for every tap of the kernel.
     """
     plain = _without_transforms(precision)
