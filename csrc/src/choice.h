@@ -41,7 +41,8 @@ MIXPREC_INLINE double sum_by_halving(double* values, std::int64_t n) {
 }
 
 // Tiles of one column: the row's squares side by side, and sums over `places` rows of n.
-MIXPREC_INLINE void square_error_columns(const ErrorRow& row, const Candidate& candidate, double* MIXPREC_RESTRICT squares) {
+MIXPREC_INLINE void square_error_columns(const ErrorRow& row, const Candidate& candidate,
+                                         double* MIXPREC_RESTRICT squares) {
   for (std::int64_t i = 0; i < row.n; ++i) {
     const double d = static_cast<double>(candidate.elements[i]) * static_cast<double>(candidate.compared[i]) -
                      static_cast<double>(row.x[i]) * row.above;

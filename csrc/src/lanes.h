@@ -36,7 +36,8 @@ MIXPREC_INLINE void store_lanes(Lanes v, T* y) {
   std::memcpy(y, &v, sizeof v);
 }
 
-MIXPREC_INLINE LaneFloats all_lanes(float value) { return LaneFloats{} + value; }
+// A difference from zero, which the compiler knows to be the value; a sum with zero is not, if that is -0.
+MIXPREC_INLINE LaneFloats all_lanes(float value) { return value - LaneFloats{}; }
 MIXPREC_INLINE LaneBits all_lanes(std::uint32_t bits) { return LaneBits{} + static_cast<std::int32_t>(bits); }
 MIXPREC_INLINE LaneBits as_bits(LaneFloats v) { return (LaneBits)v; }
 MIXPREC_INLINE LaneFloats as_floats(LaneBits v) { return (LaneFloats)v; }

@@ -39,8 +39,8 @@ MIXPREC_INLINE LaneBits largest_of_each(const LaneBits (&lanes)[16]) {
 
 template <int Low, int High>
 MIXPREC_INLINE __m256 larger_halves(__m256 a, __m256 b) {
-  const __m256i low = _mm256_castps_si256(_mm256_shuffle_ps(a, b, Low)), high = _mm256_castps_si256(_mm256_shuffle_ps(a, b, High));
-  return _mm256_castsi256_ps(_mm256_max_epu32(low, high));
+  const __m256i low = _mm256_castps_si256(_mm256_shuffle_ps(a, b, Low));
+  return _mm256_castsi256_ps(_mm256_max_epu32(low, _mm256_castps_si256(_mm256_shuffle_ps(a, b, High))));
 }
 
 MIXPREC_INLINE __m256 larger_quarters(LaneBits a, LaneBits b) {

@@ -92,7 +92,7 @@ struct FloatRounder {
   }
 
 #if defined(MIXPREC_LANES)
-  // A vector's magnitudes, rounded: sum - c is their value, and the bits by which sum exceeds c their number of spacings.
+  // A vector's magnitudes, rounded: sum - c is their value, the bits by which sum exceeds c their number of spacings.
   struct Rounded {
     LaneBits exponent;
     LaneFloats c, sum;

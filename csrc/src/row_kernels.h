@@ -3,12 +3,10 @@
 #pragma once
 
 #include "rounding.h"
+#include "spread.h"
 #include "table.h"
 
 namespace {
-
-// How many neighbours along a row share an entry of `quantize` and `scale`; `all` of them do.
-enum class Spread { all, one, sixteen, thirty_two };
 
 // x, y: n elements; quantize, scale: what elements are multiplied by before and after; words: random words
 // (stochastic only).
@@ -64,15 +62,16 @@ void columns(const Grid& grid, const Run1d& run) {
 
 // One scale per Width elements, the last block possibly narrower.
 template <class Rounder, bool Stochastic, int Width>
-void fixed_blocks(const Grid& grid, const Run1d& run) {
+void fixed_blocks(const Grid& grid, const Run1d& given) {
   const Rounder rounder(grid);
-  std::int64_t i = 0, block = 0;
-  for (; i + Width <= run.n; i += Width, ++block)
-    round_run<Rounder, Stochastic>(rounder, run.x + i, run.y + i, Width, Same{run.quantize[block]},
-                                   Same{run.scale[block]}, Stochastic ? run.words + i : nullptr);
-  if (i < run.n)
-    round_run<Rounder, Stochastic>(rounder, run.x + i, run.y + i, run.n - i, Same{run.quantize[block]},
-                                   Same{run.scale[block]}, Stochastic ? run.words + i : nullptr);
+  const Run1d run = given;  // which the results could otherwise overlap, for all that the compiler knows
+  const auto round_block = [&](std::int64_t i, std::int64_t n) {
+    round_run<Rounder, Stochastic>(rounder, run.x + i, run.y + i, n, Same{run.quantize[i / Width]},
+                                   Same{run.scale[i / Width]}, Stochastic ? run.words + i : nullptr);
+  };
+  std::int64_t i = 0;
+  for (; i + Width <= run.n; i += Width) round_block(i, Width);
+  if (i < run.n) round_block(i, run.n - i);
 }
 
 // One scale per Width elements (0: one for all), numbers of a table.

@@ -81,9 +81,9 @@ MIXPREC_INLINE void fp32_scales(double target, const std::uint32_t* MIXPREC_REST
   }
 }
 
-// Short floats under the tensor's quant_scale `above`; round_scale: to the scale's grid, saturating. The quotient of two
-// fp32 numbers is the same whether it is rounded to fp32 at once or through fp64, so a target in fp32 (T) is divided by
-// in fp32.
+// Short floats under the tensor's quant_scale `above`; round_scale: to the scale's grid, saturating. The quotient of
+// two fp32 numbers is the same whether it is rounded to fp32 at once or through fp64, so a target that fp32 holds is
+// divided by in fp32 (T).
 template <class T, class RoundScale>
 MIXPREC_INLINE void floating_scales_with(const RoundScale& round_scale, float above, T target,
                                          const std::uint32_t* MIXPREC_RESTRICT amax, std::int64_t n,
@@ -100,8 +100,8 @@ MIXPREC_INLINE void floating_scales_with(const RoundScale& round_scale, float ab
 }
 
 template <class RoundScale>
-MIXPREC_INLINE void floating_scales(const RoundScale& round_scale, float above, double target, const std::uint32_t* amax,
-                                    std::int64_t n, float* quantize, float* scale) {
+MIXPREC_INLINE void floating_scales(const RoundScale& round_scale, float above, double target,
+                                    const std::uint32_t* amax, std::int64_t n, float* quantize, float* scale) {
   const auto single = static_cast<float>(target);
   if (static_cast<double>(single) == target)
     return floating_scales_with(round_scale, above, single, amax, n, quantize, scale);
@@ -113,12 +113,12 @@ MIXPREC_INLINE void tile_scales(const Scaling& scaling, double target, const std
                                 const TileScales& out) {
   if (scaling.kind == ScaleKind::power) return power_scales(scaling, amax, n, out.quantize, out.scale, out.outer);
   if (scaling.kind == ScaleKind::fp32) return fp32_scales(target, amax, n, out.quantize, out.scale, out.outer);
-  const float above = scaling.above;
-  if (method_for(scaling.grid) == Method::single)
-    return floating_scales(FloatRounder<float, Rounding::nearest_even, false, true>(scaling.grid), above, target, amax, n,
-                           out.quantize, out.scale);
-  floating_scales(FloatRounder<double, Rounding::nearest_even, false, true>(scaling.grid), above, target, amax, n,
-                  out.quantize, out.scale);
+  if (method_for(scaling.grid) == Method::single) {
+    const FloatRounder<float, Rounding::nearest_even, false, true> round_scale(scaling.grid);
+    return floating_scales(round_scale, scaling.above, target, amax, n, out.quantize, out.scale);
+  }
+  const FloatRounder<double, Rounding::nearest_even, false, true> round_scale(scaling.grid);
+  floating_scales(round_scale, scaling.above, target, amax, n, out.quantize, out.scale);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Walsh-Hadamard butterflies: for h = 1, 2, 4, ... elements j and j + h become (a + b, a - b). Products before them
-// (signs) and after (fp32(1 / sqrt(size)), with signs for the inverse) come from two vectors of `size` numbers.
+// (signs) and after (fp32(1 / sqrt(size)), with signs for the inverse) are two vectors of `size` numbers.
 //
-// Additions at one distance do not depend on the order in which they are done, so groups are cut to what registers hold.
+// Additions at one distance do not depend on each other, so groups are cut to what registers hold.
 #pragma once
 
 #include "lanes.h"
