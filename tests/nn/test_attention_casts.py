@@ -168,7 +168,12 @@ def attention_results(chosen: Recipe | None, **options: Any) -> list[Tensor]:
     y, weights = model(*leaves)
     loss = y.square().sum() if weights is None else y.square().sum() + weights.square().sum()
     loss.backward()
-    found = [y, *([] if weights is None else [weights]), *(p.grad for p in model.parameters()), *(t.grad for t in leaves)]
+    found = [
+        y,
+        *([] if weights is None else [weights]),
+        *(p.grad for p in model.parameters()),
+        *(t.grad for t in leaves),
+    ]
     return [t.detach() for t in found if t is not None]
 
 
@@ -196,7 +201,9 @@ def test_unbatched_multihead_attention(need_weights: bool) -> None:
 @pytest.mark.parametrize("cross", [True, False])
 def test_every_product_of_multihead_attention_has_a_site(cross: bool, need_weights: bool) -> None:
     low, attention = LayerPrecision.uniform("mxfp8"), LayerPrecision.uniform("e4m3[tensor]")
-    chosen = Recipe(name="all", rules=(Rule(precision=low), Rule(type="qk", precision=attention), Rule(type="pv", precision=low)))
+    chosen = Recipe(
+        name="all", rules=(Rule(precision=low), Rule(type="qk", precision=attention), Rule(type="pv", precision=low))
+    )
     model = Module({}, {"need_weights": need_weights}, cross=cross, batched=True)
     conversion = convert(model, chosen)
     leaves = [torch.randn(5, 2, 8).requires_grad_() for _ in range(3)]
@@ -234,9 +241,10 @@ def test_projections_are_linear_layers() -> None:
     inner = F.scaled_dot_product_attention(*heads).permute(2, 0, 1, 3).flatten(2)
     want = project(inner, w_out).view(5, 2, 8)
     assert float((y.detach() - want).norm() / want.norm()) < 1e-3
-    dw = oracle.transposed_values(grad.flatten(0, 1), "wgrad_grad_output") @ oracle.transposed_values(
-        inner.flatten(0, 1), "wgrad_input"
-    ).t()
+    dw = (
+        oracle.transposed_values(grad.flatten(0, 1), "wgrad_grad_output")
+        @ oracle.transposed_values(inner.flatten(0, 1), "wgrad_input").t()
+    )
     assert float((model.attn.out_proj.weight.grad - dw).norm() / dw.norm()) < 1e-3
 
 

@@ -32,7 +32,9 @@ def test_an_input_that_torch_refuses_is_refused(layer: Callable[[], nn.Module], 
     with pytest.raises(RuntimeError):
         model(x)
     short = str(dtype).removeprefix("torch.")
-    with pytest.raises(TypeError, match=rf"^0: got an input of dtype {short}, expected float32, bfloat16 or float16.*x.float\(\)"):
+    with pytest.raises(
+        TypeError, match=rf"^0: got an input of dtype {short}, expected float32, bfloat16 or float16.*x.float\(\)"
+    ):
         converted(model, name)(x)
 
 
@@ -69,7 +71,9 @@ def test_fp64_is_kept(name: str) -> None:
 @pytest.mark.parametrize("name", ["bf16", "mxfp8"])
 def test_layers_of_other_dtypes_are_left_alone_and_named(name: str, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
-    model = nn.ModuleDict({"wide": nn.Linear(4, 4, dtype=dtype), "conv": nn.Conv1d(4, 4, 1, dtype=dtype), "fc": nn.Linear(4, 4)})
+    model = nn.ModuleDict(
+        {"wide": nn.Linear(4, 4, dtype=dtype), "conv": nn.Conv1d(4, 4, 1, dtype=dtype), "fc": nn.Linear(4, 4)}
+    )
     x = torch.randn(4, 4, dtype=dtype)
     want = model["conv"](model["wide"](x))
 
@@ -106,7 +110,9 @@ def test_a_weight_that_changes_its_dtype_later_is_told() -> None:
 @pytest.mark.parametrize("name", ["bf16", "mxfp8"])
 def test_lazy_modules(name: str) -> None:
     model = nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.LazyConv1d(3, 1))
-    with pytest.raises(ValueError, match=r"convert: 0 is a LazyLinear whose shapes are not known yet: run one forward pass"):
+    with pytest.raises(
+        ValueError, match=r"convert: 0 is a LazyLinear whose shapes are not known yet: run one forward pass"
+    ):
         convert(model, name)
     assert type(model[1]) is nn.ReLU
     model(torch.randn(2, 5, 6))
@@ -198,7 +204,10 @@ def test_a_weight_and_its_transpose_are_two_operands() -> None:
 def test_a_recipe_that_contradicts_itself() -> None:
     rules = (Rule(precision=LOW), Rule(match="*head", precision=None))
     model = nn.ModuleDict({"fc": nn.Linear(4, 4), "head": nn.Linear(4, 4)})
-    with pytest.raises(ValueError, match=r"recipe odd contradicts itself: its rule match='\*head'.*of head, the earlier rule match='\*'"):
+    with pytest.raises(
+        ValueError,
+        match=r"recipe odd contradicts itself: its rule match='\*head'.*of head, the earlier rule match='\*'",
+    ):
         convert(model, Recipe(name="odd", rules=rules))
     assert type(model["fc"]) is nn.Linear
     convert(model, Recipe(name="right", rules=rules[::-1]))
@@ -207,7 +216,9 @@ def test_a_recipe_that_contradicts_itself() -> None:
 def test_a_rule_that_is_partly_taken_is_none() -> None:
     rules = (Rule(match="fc*", precision=LOW), Rule(precision=None))
     convert(nn.ModuleDict({"fc": nn.Linear(4, 4), "head": nn.Linear(4, 4)}), Recipe(name="fine", rules=rules))
-    convert(nn.ModuleDict({"fc": nn.Linear(4, 4)}), Recipe(name="same", rules=(Rule(precision=LOW), Rule(precision=LOW))))
+    convert(
+        nn.ModuleDict({"fc": nn.Linear(4, 4)}), Recipe(name="same", rules=(Rule(precision=LOW), Rule(precision=LOW)))
+    )
 
 
 # --- what converted layers do not do -------------------------------------------------------------------
@@ -267,10 +278,10 @@ def test_functions_refuse_as_layers_do(call: Callable[[Tensor], Tensor]) -> None
 
     x = torch.randn(4, 4, requires_grad=True)
     model = converted(Calls(), "bf16")
-    with pytest.raises(RuntimeError, match="mixprec: .*under torch.func"):
+    with pytest.raises(RuntimeError, match=r"mixprec: .*under torch\.func"):
         torch.func.grad(lambda t: model(t).sum())(x)
     (first,) = torch.autograd.grad(model(x).square().sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="mixprec: .*second derivative"):
+    with pytest.raises(RuntimeError, match=r"mixprec: .*second derivative"):
         first.sum().backward()
 
 

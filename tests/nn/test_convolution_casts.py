@@ -155,7 +155,9 @@ def check(precision: LayerPrecision, shape: Shape, compute_dtype: str = "fp32") 
     w, b = layer.weight.detach().clone(), layer.bias.detach().clone()
     grad = torch.randn_like(layer(x))
     rules = (Rule(precision=precision),)
-    conversion = convert(model, Recipe(name="tried", rules=rules, compute_dtype=compute_dtype, engine="emulated"), seed=7)  # pyright: ignore[reportArgumentType]
+    conversion = convert(
+        model, Recipe(name="tried", rules=rules, compute_dtype=compute_dtype, engine="emulated"), seed=7
+    )  # pyright: ignore[reportArgumentType]
     leaf = x.clone().requires_grad_()
     with conversion.measured():
         y = model(leaf)
@@ -164,7 +166,8 @@ def check(precision: LayerPrecision, shape: Shape, compute_dtype: str = "fp32") 
     assert not audit.uncovered
     assert {row.site for row in audit.rows} == {"0"}
     assert {row.gemm for row in audit.rows} == {"fprop", "dgrad", "wgrad"}
-    assert len({row.flops for row in audit.rows}) == 1 or precision.wgrad_input is not None and precision.wgrad_input.transform
+    unfolds = precision.wgrad_input is not None and precision.wgrad_input.transform > 0
+    assert unfolds or len({row.flops for row in audit.rows}) == 1
 
     dgrad, wgrad = precision.dgrad_grad_output, precision.wgrad_grad_output
     both = dgrad is not None and wgrad is not None and not wgrad.transform
@@ -191,7 +194,9 @@ def is_transformed(precision: LayerPrecision) -> bool:
 @pytest.mark.parametrize("name", TAKEN)
 def test_three_products_of_rounded_operands(name: str, shape: str) -> None:
     if shape == "3d" and is_transformed(TAKEN[name]):
-        with pytest.raises(ValueError, match=r"0: wgrad_\w+ is '.*but a transform in wgrad needs a 1-D or 2-D convolution"):
+        with pytest.raises(
+            ValueError, match=r"0: wgrad_\w+ is '.*but a transform in wgrad needs a 1-D or 2-D convolution"
+        ):
             check(TAKEN[name], SHAPES[shape])
         return
     check(TAKEN[name], SHAPES[shape])
@@ -218,7 +223,9 @@ def test_what_a_convolution_cannot_multiply_is_refused_with_its_name(name: str, 
 
     model = nn.Sequential(nn.ReLU(), Caller() if by_function else nn.Conv2d(3, 4, 3))
     chosen = Recipe(name="tried", rules=(Rule(precision=precision, required=False),))
-    operand = "accumulator" if precision.accumulator else r"(fprop_input|fprop_weight|dgrad_grad_output|dgrad_weight) is '"
+    operand = (
+        "accumulator" if precision.accumulator else r"(fprop_input|fprop_weight|dgrad_grad_output|dgrad_weight) is '"
+    )
     with pytest.raises(ValueError, match=rf"^1: .*{operand}"):
         converted_output(model, chosen)
 
@@ -250,10 +257,14 @@ def test_padding_modes(mode: str, dims: int, padding: Any, compute_dtype: str) -
         twin.bias.copy_(layer.bias)
     want = twin(oracle.values(x.flatten(1), "fprop_input").view_as(x))
     model = nn.Sequential(layer)
-    convert(model, Recipe(name="tried", rules=(Rule(precision=precision),), compute_dtype=compute_dtype, engine="emulated"))  # pyright: ignore[reportArgumentType]
+    convert(
+        model, Recipe(name="tried", rules=(Rule(precision=precision),), compute_dtype=compute_dtype, engine="emulated")
+    )  # pyright: ignore[reportArgumentType]
     near = rounding_of(compute_dtype) * (1 if compute_dtype == "fp32" else 2)  # the bias is rounded too
     assert_near(model(x).detach(), want.detach(), near)
-    assert_near(model(x[0]).detach(), model(x)[0].detach().double() if compute_dtype == "fp32" else want[0].detach(), 0.2)
+    assert_near(
+        model(x[0]).detach(), model(x)[0].detach().double() if compute_dtype == "fp32" else want[0].detach(), 0.2
+    )
     unbatched = model(x[0])
     assert unbatched.shape == want.shape[1:]
     unbatched.sum().backward()
@@ -293,7 +304,9 @@ def test_integer_sums_over_long_reductions_are_exact() -> None:
     layer = nn.Conv2d(40, 3, 7, bias=False)
     with torch.no_grad():
         layer.weight.copy_(w)
-    convert(model := nn.Sequential(layer), Recipe(name="i", rules=(Rule(precision=LayerPrecision.uniform("int8[tensor]")),)))
+    convert(
+        model := nn.Sequential(layer), Recipe(name="i", rules=(Rule(precision=LayerPrecision.uniform("int8[tensor]")),))
+    )
     want = F.conv2d(x.double(), w.double())
     assert torch.equal(model(x).detach().double(), want.float().double())
 

@@ -156,4 +156,6 @@ def test_a_weight_that_a_function_multiplies_is_that_of_a_linear_layer(name: str
     assert_near(x.grad, oracle.values(grad, "dgrad_grad_output") @ oracle.transposed_values(w, "dgrad_weight").t())
     dw = model.weight.grad.t() if is_transposed else model.weight.grad
     if not by_rows:
-        assert_near(dw, oracle.transposed_values(grad, "wgrad_grad_output") @ oracle.transposed_values(x, "wgrad_input").t())
+        assert_near(
+            dw, oracle.transposed_values(grad, "wgrad_grad_output") @ oracle.transposed_values(x, "wgrad_input").t()
+        )

@@ -112,7 +112,11 @@ def test_a_region_around_the_model_is_not_its_authors(name: str) -> None:
     x, model = torch.randn(8, 32), Model()
     convert(model, RECIPES[name])
     want = model(x)
-    with torch.autocast("cpu", enabled=False), torch.autocast("cpu", torch.bfloat16), torch.autocast("cpu", enabled=False):
+    with (
+        torch.autocast("cpu", enabled=False),
+        torch.autocast("cpu", torch.bfloat16),
+        torch.autocast("cpu", enabled=False),
+    ):
         assert torch.equal(model(x), want)
 
 

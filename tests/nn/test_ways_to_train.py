@@ -146,4 +146,6 @@ def test_compiled_in_one_graph(name: str, kind: str) -> None:
 def test_the_models_train() -> None:
     assert isinstance(tiny_gpt(), TinyGPT)
     model = converted(small_resnet(), "mxfp8")
-    assert all(g.isfinite().all() and g.abs().max() > 0 for g in gradients(model, model(images()).square().mean()).values())
+    assert all(
+        g.isfinite().all() and g.abs().max() > 0 for g in gradients(model, model(images()).square().mean()).values()
+    )

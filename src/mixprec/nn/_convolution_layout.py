@@ -1,8 +1,8 @@
 """Convolution operands as matrices whose reduction is an axis, and back.
 
-A convolution with groups is a product for each group: nothing that shares a scale reaches from one group into the next. It
-sums over the channels of a group and over the kernel's taps; blocks lie along the channels, tap by tap (as in a channels-last
-layout). The weight's gradient sums over batch and positions, and blocks lie along these.
+A convolution with groups is a product for each group: nothing that shares a scale reaches from one group into the
+next. It sums over the channels of a group and over the kernel's taps; blocks lie along the channels, tap by tap (as in
+a channels-last layout). The weight's gradient sums over batch and positions, and blocks lie along these.
 """
 
 from __future__ import annotations
@@ -42,9 +42,16 @@ class Geometry:
         return self.in_group * self.taps
 
 
-def fits(cast: OperandCast, extent: int) -> bool:
+def fits(cast: OperandCast | None, extent: int) -> bool:
     """Whether whole blocks of a cast lie within ``extent``, so that the tensor can be cast as it lies."""
-    if not cast.scaled or cast.is_row or cast.tile[0] != 1 or cast.ignores_axis or cast.delayed is not None:
+    if (
+        cast is None
+        or not cast.scaled
+        or cast.is_row
+        or cast.tile[0] != 1
+        or cast.ignores_axis
+        or cast.delayed is not None
+    ):
         return False
     return extent % math.lcm(cast.tile[1], cast.transform or 1) == 0
 

@@ -137,12 +137,12 @@ def gradients(
     if needs_x and needs_w and dgrad == wgrad and (dgrad is None or dgrad.ignores_axis):
         both = along_channels(g_c, dgrad, geometry, context)
         return both, both
-    if needs_x and needs_w and dgrad is not None and wgrad is not None:
-        if layout.fits(dgrad, geometry.out_group) and layout.fits(wgrad, g_c.shape[2:].numel()):
-            # Rows of the matrix are channels: wgrad's blocks lie along them, dgrad's across.
-            crosswise = replace(context, signs=context.signs[::-1])
-            along, across = cast_both(layout.channel_rows(g_c), wgrad, dgrad, crosswise)
-            return _made(across.carrier.reshape(g_c.shape), across), _made(along.carrier.reshape(g_c.shape), along)
+    fit = layout.fits(dgrad, geometry.out_group) and layout.fits(wgrad, g_c.shape[2:].numel())
+    if needs_x and needs_w and fit:
+        # Rows of the matrix are channels: wgrad's blocks lie along them, dgrad's across.
+        crosswise = replace(context, signs=(context.signs[1], context.signs[0]))
+        along, across = cast_both(layout.channel_rows(g_c), wgrad, dgrad, crosswise)
+        return _made(across.carrier.reshape(g_c.shape), across), _made(along.carrier.reshape(g_c.shape), along)
     return (
         along_channels(g_c, dgrad, geometry, context) if needs_x else None,
         _along_positions(g_c, wgrad, geometry, context.next()) if needs_w else None,
@@ -154,7 +154,9 @@ def _along_positions(g_c: Tensor, cast: OperandCast | None, geometry: Geometry, 
         made = cast_operand(g_c.reshape(g_c.shape[0], -1), cast, 1, context)
         return _in_positions(made, cast, geometry, g_c)
     if layout.fits(cast, g_c.shape[2:].numel()):
-        return _in_positions(cast_operand(layout.channel_rows(g_c), cast, 1, context), cast, geometry, g_c, as_it_lies=True)
+        return _in_positions(
+            cast_operand(layout.channel_rows(g_c), cast, 1, context), cast, geometry, g_c, as_it_lies=True
+        )
     return _in_positions(cast_operand(_positions(g_c, cast, geometry), cast, 0, context), cast, geometry, g_c)
 
 
@@ -170,5 +172,3 @@ def _in_positions(
         return _made(made.carrier.reshape(like.shape), made)
     matrix = layout.groups_together(made.carrier, geometry.groups, like.shape[1])
     return _made(layout.from_positions(matrix, like), made)
-
-

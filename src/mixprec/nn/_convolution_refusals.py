@@ -19,14 +19,16 @@ def refuse_convolution_casts(name: str, casts: OperandCasts, kernel: tuple[int, 
     """
     if casts.accumulator is not None:
         raise ValueError(
-            f"{name}: a rule gives it the accumulator '{casts.accumulator}', which is emulated for matrix products, not for "
-            f"convolutions: give Conv{len(kernel)}d a rule of its own"
+            f"{name}: a rule gives it the accumulator '{casts.accumulator}', which is emulated for matrix products, "
+            f"not for convolutions: give Conv{len(kernel)}d a rule of its own"
         )
     for operand in OPERANDS:
         cast: OperandCast | None = getattr(casts, operand)
         problem = "" if cast is None else _problem(operand, cast, len(kernel))
         if cast is not None and problem:
-            raise ValueError(f"{name}: {operand} is '{cast.text}', {problem}, in a rule with type = \"Conv{len(kernel)}d\"")
+            raise ValueError(
+                f"{name}: {operand} is '{cast.text}', {problem}, in a rule with type = \"Conv{len(kernel)}d\""
+            )
 
 
 def _problem(operand: str, cast: OperandCast, dims: int) -> str:
@@ -36,11 +38,13 @@ def _problem(operand: str, cast: OperandCast, dims: int) -> str:
         )
     if operand in ("fprop_input", "dgrad_grad_output") and cast.is_row and not cast.is_power:
         return (
-            "but each position enters several sums of a convolution: use [tensor], blocks, or rows with a power of two, "
-            "such as [row:e8m0] rceil"
+            "but each position enters several sums of a convolution: use [tensor], blocks, or rows with a power of "
+            "two, such as [row:e8m0] rceil"
         )
     if cast.clips:
-        return "whose clipping the backward pass of a convolution does not know: use another rule, such as floor or rceil"
+        return (
+            "whose clipping the backward pass of a convolution does not know: use another rule, such as floor or rceil"
+        )
     if operand.startswith("wgrad") and cast.transform and dims > 2:
         return "but a transform in wgrad needs a 1-D or 2-D convolution: use a cast without one"
     return ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from torch import Tensor
 
@@ -43,7 +45,7 @@ def grouped_mm(
     if offs is None:
         return matmul(mat_a, mat_b, site, has_weight=True)
     ends = [0, *(int(end) for end in offs.tolist())]
-    spans = list(zip(ends[:-1], ends[1:], strict=True))
+    spans = list(itertools.pairwise(ends))
     if mat_b.dim() == 3:
         return _rows(mat_a, mat_b.unbind(), spans, site)
     if mat_a.dim() == 3:
@@ -51,7 +53,9 @@ def grouped_mm(
     return torch.stack([matmul(mat_a[:, i:j], mat_b[i:j], site) for i, j in spans])
 
 
-def _rows(x_TK: Tensor, weights_KN: list[Tensor] | tuple[Tensor, ...], spans: list[tuple[int, int]], site: Site) -> Tensor:
+def _rows(
+    x_TK: Tensor, weights_KN: list[Tensor] | tuple[Tensor, ...], spans: list[tuple[int, int]], site: Site
+) -> Tensor:
     """Each group of rows times its own matrix; rows behind the last group are zeros."""
     parts = [linear(x_TK[i:j], w.t(), None, site) for (i, j), w in zip(spans, weights_KN, strict=True)]
     behind = x_TK.shape[0] - spans[-1][1]

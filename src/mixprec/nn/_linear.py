@@ -162,12 +162,15 @@ def weight_operand(w_NK: Tensor, cast: OperandCast | None, axis: int, site: Site
     codes = None
     if cast.is_kept:
         name = f"{site.name} {axis} {cast.text}"
-        codes = state.weights.codes(w_NK, name, state.step, lambda: Codes(*kernels.quantize(w_NK, cast.text, axis=axis)))
+        codes = state.weights.codes(
+            w_NK, name, state.step, lambda: Codes(*kernels.quantize(w_NK, cast.text, axis=axis))
+        )
     if codes is None:
         return cast_operand(w_NK, cast, axis, context)
     out, shape = context.memory(w_NK, cast, axis), padded_shape(w_NK, cast, axis)
     carrier = kernels.dequantize(codes.codes, codes.scales, None, cast.text, shape, axis=axis, out=out)
-    return operand_of(carrier, codes.outer, cast, axis)
+    outer = carrier.new_ones(()) if codes.outer is None else codes.outer
+    return operand_of(carrier, outer, cast, axis)
 
 
 def _bias(bias_N: Tensor | None, site: Site) -> Tensor | None:

@@ -31,9 +31,7 @@ def projections_of(path: str, module: nn.Module) -> tuple[str, ...]:
     return tuple(f"{path}.{part}".lstrip(".") for part in (IN_PROJECTION, OUT_PROJECTION))
 
 
-def multi_head_attention_forward(
-    state: ConversionState, *args: Any, **kwargs: Any
-) -> tuple[Tensor, Tensor | None]:
+def multi_head_attention_forward(state: ConversionState, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
     """Same arguments, shapes and results as ``torch.nn.functional.multi_head_attention_forward``."""
     bound = _SIGNATURE.bind(*args, **kwargs)
     bound.apply_defaults()

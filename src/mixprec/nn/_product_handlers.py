@@ -39,7 +39,9 @@ def _linear(state: ConversionState, func: Function, args: tuple[Any, ...], kwarg
     return y if bias is None else y + bias.to(y.dtype)
 
 
-def _linear_arguments(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
+def _linear_arguments(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor | None]:
     return input, weight, bias
 
 
@@ -53,9 +55,7 @@ def _matmul(state: ConversionState, func: Function, args: tuple[Any, ...], kwarg
     return left_to_torch(state, func, (first, second), {}) if y is None else y
 
 
-def _matrix_vector(
-    state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Tensor:
+def _matrix_vector(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     """``mv`` and ``addmv`` in the compute dtype: one vector is no GEMM (a spectral norm multiplies its weight so)."""
     if not state.is_16bit:
         return left_to_torch(state, func, args, kwargs)

@@ -42,7 +42,11 @@ def run_in_region(module: nn.Module, forward: Callable[..., Any], args: tuple[An
 
 
 def _run_outermost(
-    module: nn.Module, state: ConversionState, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    module: nn.Module,
+    state: ConversionState,
+    forward: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Any:
     current = state.current
     current.running = module.__dict__[PATH]
