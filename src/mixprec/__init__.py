@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import functional as functional
     from .compare import Workload as Workload
     from .nn import convert as convert
     from .specs import Recipe as Recipe
@@ -30,6 +31,7 @@ _HOMES = {
     "convert": "nn",
     "error": "tensors",
     "fake_quantize": "tensors",
+    "functional": "",  # the package itself
     "prepare": "training",
     "quantize": "tensors",
     "recipe": "specs",
@@ -43,6 +45,7 @@ __all__ = [
     "convert",
     "error",
     "fake_quantize",
+    "functional",
     "prepare",
     "quantize",
     "recipe",
@@ -52,4 +55,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'mixprec' has no attribute {name!r}; it has {', '.join(__all__)}")
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    home = _HOMES[name]
+    return getattr(import_module(f".{home}", __name__), name) if home else import_module(f".{name}", __name__)

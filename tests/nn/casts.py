@@ -5,7 +5,8 @@ from __future__ import annotations
 from mixprec.specs import Accumulator, LayerPrecision, parse_cast
 
 _UNIFORM = (
-    "bf16", "e4m3", "e4m3[tensor]", "e4m3[tensor:e8m0] rceil", "e4m3[tensor] delayed", "e4m3[row]", "e4m3[row:e8m0] rceil",
+    "bf16", "e4m3", "e4m3[tensor]", "e4m3[tensor:e8m0] rceil", "e4m3[tensor] delayed", "e4m3[row]", "e4m3[row:e8m0] "
+    "rceil",
     "mxfp8 rceil", "mxfp6-e3m2", "mxfp4", "mxfp4 sr", "mxfp4 ht16", "mxfp4 x3/4 sr rht64-fresh", "nvfp4", "nvfp4 4/6",
     "nvfp4-2d", "nvfp4 sr rht16", "e2m1[1x16:ue5m3]", "e4m3[1x128:fp32]", "e4m3[1x32:fp32]", "e4m3[128x128:fp32]",
     "e4m3[128x128:e8m0] rceil", "e4m3[16x8:fp32]", "e4m3[1x32:fp32] rht16", "int8[row]", "int8[tensor]", "int8[row] sr",

@@ -30,8 +30,8 @@ STREAMS = {
 class Oracle:
     """The rounded operands of a site, whose random words are those of the first pass of a conversion.
 
-    ``first_stream`` is the site's, ``seed`` the conversion's. ``crosswise``: a gradient that a convolution casts both ways
-    as it lies has the words of its two casts the other way round.
+    ``first_stream`` is the site's, ``seed`` the conversion's. ``crosswise``: a gradient that a convolution casts both
+    ways as it lies has the words of its two casts the other way round.
     """
 
     precision: LayerPrecision
@@ -56,9 +56,9 @@ class Oracle:
     def _random(self, operand: str) -> tuple[int, int, int]:
         first = {"wgrad_input": "fprop_input", "wgrad_grad_output": "dgrad_grad_output"}.get(operand)
         cast = self.precision.operand(operand)
-        if first and cast and cast == self.precision.operand(first) and not cast.transform:
-            if cast.granularity.kind in ("none", "tensor"):  # one rounding serves both products
-                operand = first
+        same = first is not None and cast is not None and cast == self.precision.operand(first) and not cast.transform
+        if same and cast.granularity.kind in ("none", "tensor"):  # one rounding serves both products
+            operand = first
         stream, signs = STREAMS[operand]
         if self.crosswise and operand.endswith("grad_output"):
             stream = 9 - stream

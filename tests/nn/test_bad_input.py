@@ -278,10 +278,10 @@ def test_functions_refuse_as_layers_do(call: Callable[[Tensor], Tensor]) -> None
 
     x = torch.randn(4, 4, requires_grad=True)
     model = converted(Calls(), "bf16")
-    with pytest.raises(RuntimeError, match="mixprec: .*under torch.func"):
+    with pytest.raises(RuntimeError, match=r"mixprec: .*under torch\.func"):
         torch.func.grad(lambda t: model(t).sum())(x)
     (first,) = torch.autograd.grad(model(x).square().sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="mixprec: .*second derivative"):
+    with pytest.raises(RuntimeError, match=r"mixprec: .*second derivative"):
         first.sum().backward()
 
 

@@ -105,7 +105,7 @@ def test_results_gradients_and_audit(chosen: Recipe, name: str) -> None:
     for g, w in zip(got, want, strict=True):
         assert_near(g, w, near)
     audit = conversion.audit()
-    assert not audit.uncovered, [r for r in audit.uncovered]
+    assert not audit.uncovered, audit.uncovered
     assert audit.rows or name in WITHOUT_GEMM
     formats = {"mxfp8": {"fp32"}, "bf16": {"bf16"}, "low": {"bf16", "fp32"}}[chosen.name]
     assert {row.format for row in audit.rows} <= formats
@@ -165,7 +165,7 @@ def test_recurrent_layers_are_right_and_named(name: str, kind: str) -> None:
     for g, w in zip([*got, *(p.grad for p in model.parameters())], [*want, *weights], strict=True):
         assert_near(g, w.double(), near)
     audit = conversion.audit()
-    assert not audit.uncovered, [r for r in audit.uncovered]
+    assert not audit.uncovered, audit.uncovered
     expected = name if name in ("bf16", "fp16") else "fp32"
     assert {(row.format, row.site, row.engine) for row in audit.rows} == {
         (expected, "0.inner", "native" if expected == "fp32" else "emulated")

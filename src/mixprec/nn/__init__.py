@@ -1,16 +1,20 @@
 """The three GEMMs as one autograd function, and the conversion of a model to it."""
 
 from . import _layers as _layers  # registers torch's own layers
+from ._attention import AttentionArguments
 from ._audit import Audit, AuditRow
 from ._convert import Conversion, conversion_of, convert
 from ._device import native_here
 from ._layer_types import register_layer
 from ._resolve import is_without_session, resolve
+from ._standalone import StandaloneProducts
 
 __all__ = [
+    "AttentionArguments",
     "Audit",
     "AuditRow",
     "Conversion",
+    "StandaloneProducts",
     "conversion_of",
     "convert",
     "is_without_session",

@@ -117,7 +117,7 @@ def composed(
     """
     k, v = _ungrouped(q, k, v, arguments)
     scale = 1.0 / math.sqrt(q.shape[-1]) if arguments.scale is None else arguments.scale
-    scores = matmul(q, k.transpose(-2, -1), qk, wide=True).float() * scale
+    scores = matmul(q, k.transpose(-2, -1), qk, wide=True, spares_outer=False).float() * scale
     mask = arguments.attn_mask
     if arguments.is_causal:
         mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
@@ -126,7 +126,7 @@ def composed(
     weights = torch.ops.aten._safe_softmax(scores, -1)
     if arguments.dropout_p > 0.0:
         weights = F.dropout(weights, arguments.dropout_p, training=True)
-    return matmul(weights, v, pv), weights
+    return matmul(weights, v, pv, spares_outer=False), weights
 
 
 def _ungrouped(q: Tensor, k: Tensor, v: Tensor, arguments: AttentionArguments) -> tuple[Tensor, Tensor]:

@@ -43,7 +43,7 @@ def cast_batch(x_BRC: Tensor, cast: OperandCast | None, context: CastContext) ->
 def cast_weight_batch(
     weight: Tensor, matrices: Callable[[], Tensor], cast: OperandCast | None, context: CastContext
 ) -> Operand:
-    """As ``cast_batch`` of the ``matrices`` of a weight; from their codes where they were kept since its last update."""
+    """As ``cast_batch`` of a weight's ``matrices``; from their codes where they were kept since its last update."""
     state = context.site.state
     if cast is not None and cast.is_kept:
         name = f"{context.site.name} {context.element_stream} {cast.text}"
@@ -102,7 +102,7 @@ def transposed_batch(operand: Operand) -> Operand:
         outer if outer is None or outer.dim() == 0 else outer.transpose(1, 2),
         operand.format,
         tiles=None if tiles is None else tiles.transpose(1, 2),
-        tile=operand.tile[::-1],
+        tile=(operand.tile[1], operand.tile[0]),
         is_integer=operand.is_integer,
     )
 

@@ -61,7 +61,7 @@ class CastConvolution(OnceFunction):
                 y = exactly(torch.ops.aten.convolution, *operands, *arguments.positional()).float()
             y = layout.scaled_by(y, a.outer, layout.by_channel(b.outer, y))
             if bias is not None:
-                y = y.add_(layout.by_channel(bias.to(dtype).float(), y))
+                y = y.add_(bias.to(dtype).float().reshape(1, -1, *(1,) * (y.dim() - 2)))
         ctx.site, ctx.arguments, ctx.geometry = site, arguments, geometry
         ctx.dtypes, ctx.shape = (x.dtype, None if bias is None else bias.dtype), x.shape
         ctx.save_for_backward(*kept, weight, drawn)

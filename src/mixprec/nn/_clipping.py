@@ -18,7 +18,7 @@ _BITS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 def trusted(x_RC: Tensor, cast: OperandCast, context: CastContext) -> Tensor:
-    """Where a matrix was not clipped, as bits: uint8 ``[R, ceil(C' / 8)]`` of the transformed matrix; reduction along axis 1."""
+    """Where a matrix was not clipped: bits of the transformed matrix, uint8 ``[R, ceil(C' / 8)]``; axis 1."""
     random, stream, sign_stream = context.random, context.element_stream, context.sign_streams[0]
     _, codes, _ = kernels.quantize(x_RC, cast.text, axis=1, random=random, stream=stream, sign_stream=sign_stream)
     exponents = codes.int()

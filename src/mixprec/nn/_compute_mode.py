@@ -35,11 +35,11 @@ class ComputeMode(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         state = self.state
-        if func is torch.nn.functional.multi_head_attention_forward:
-            if (state.is_16bit or state.functions) and not is_left_to_torch(state):
-                # A mode is off while it handles a call; the products inside have to see it again.
-                with self:
-                    return multi_head_attention_forward(state, *args, **kwargs)
+        reaches = state.is_16bit or state.functions
+        if func is torch.nn.functional.multi_head_attention_forward and reaches and not is_left_to_torch(state):
+            # A mode is off while it handles a call; the products inside have to see it again.
+            with self:
+                return multi_head_attention_forward(state, *args, **kwargs)
         handler = PRODUCTS.get(func) or (HANDLERS.get(func) if state.is_16bit else PLAIN.get(func))
         if handler is not None and not is_left_to_torch(state):
             return handler(state, func, args, kwargs)
@@ -47,6 +47,12 @@ class ComputeMode(TorchFunctionMode):
             # Under a mode, torch's compiler inlines this one method and stops at its super() call.
             func = torch.unflatten
         return func(*args, **kwargs)
+
+
+def active_state() -> ConversionState | None:
+    """The conversion whose region the running code is in, if any."""
+    stack: list[TorchFunctionMode] = _get_current_function_mode_stack()
+    return next((mode.state for mode in reversed(stack) if isinstance(mode, ComputeMode)), None)
 
 
 def is_active(state: ConversionState) -> bool:

@@ -92,7 +92,7 @@ class Conversion:
         self._was_compiled = False
 
     def apply_rules(self, recipe: Recipe, matched: Matched | None = None) -> None:
-        """Give every layer and function call the casts that a recipe's rules say: at conversion, or when a phase begins.
+        """Give every layer and function call the casts that rules say: at conversion, or when a phase begins.
 
         Histories of operands whose cast stays are carried over.
 
@@ -204,8 +204,8 @@ class Conversion:
         if theirs != ours:
             differing = sorted(name for name in theirs.keys() | ours.keys() if theirs.get(name) != ours.get(name))
             raise ValueError(
-                f"amax histories differ in {', '.join(differing[:5])}: got {len(theirs)} of them, expected {len(ours)}: "
-                "they must come from the same recipe and model"
+                f"amax histories differ in {', '.join(differing[:5])}: got {len(theirs)} of them, expected "
+                f"{len(ours)}: they must come from the same recipe and model"
             )
         for name, history in self.state.histories.items():
             history.copy_(histories[name])

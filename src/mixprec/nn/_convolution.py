@@ -71,7 +71,7 @@ class ConvolutionFunction(OnceFunction):
 
 
 def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, arguments: ConvolutionArguments, site: Site) -> Tensor:
-    """A (transposed) convolution of [N, C, ...] or unbatched [C, ...] input in a site's casts, else the compute dtype."""
+    """A convolution of [N, C, ...] or unbatched [C, ...] input in a site's casts, else in the compute dtype."""
     refuse_transforms(site.name, x, weight)
     refuse_convolution_casts(site.name, site.casts, tuple(weight.shape[2:]))
     batched = x.dim() == weight.dim()

@@ -19,8 +19,8 @@ def refuse_convolution_casts(name: str, casts: OperandCasts, kernel: tuple[int, 
     """
     if casts.accumulator is not None:
         raise ValueError(
-            f"{name}: a rule gives it the accumulator '{casts.accumulator}', which is emulated for matrix products, not for "
-            f"convolutions: give Conv{len(kernel)}d a rule of its own"
+            f"{name}: a rule gives it the accumulator '{casts.accumulator}', which is emulated for matrix products, "
+            f"not for convolutions: give Conv{len(kernel)}d a rule of its own"
         )
     for operand in OPERANDS:
         cast: OperandCast | None = getattr(casts, operand)
@@ -38,8 +38,8 @@ def _problem(operand: str, cast: OperandCast, dims: int) -> str:
         )
     if operand in ("fprop_input", "dgrad_grad_output") and cast.is_row and not cast.is_power:
         return (
-            "but each position enters several sums of a convolution: use [tensor], blocks, or rows with a power of two, "
-            "such as [row:e8m0] rceil"
+            "but each position enters several sums of a convolution: use [tensor], blocks, or rows with a power of "
+            "two, such as [row:e8m0] rceil"
         )
     if cast.clips:
         return (

@@ -104,7 +104,8 @@ def _table() -> Mapping[Function, Handler]:
     table: dict[Function, Handler] = {}
     for handler, owners, names in groups:
         table.update(dict.fromkeys(spelled(names, *owners), handler))
-    return table | IN_PLACE_SUMS
+    table.update(IN_PLACE_SUMS)
+    return table
 
 
 def spelled(names: str, *owners: Any) -> Iterable[Function]:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 _TAKEN = (torch.float32, torch.bfloat16, torch.float16)
 
 
-def refuse_dtypes(name: str, x: Tensor, weight: Tensor) -> None:
+def refuse_dtypes(name: str, x: torch.dtype, weight: torch.dtype) -> None:
     """Refuse what a cast would change without a word: integers, complex numbers, fp64.
 
     Raises:
         TypeError: naming the layer. torch refuses such a pair too, since the dtypes differ.
     """
-    if x.dtype in _TAKEN and weight.dtype in _TAKEN:
+    if x in _TAKEN and weight in _TAKEN:
         return
-    which, got = ("an input", x.dtype) if x.dtype not in _TAKEN else ("a weight", weight.dtype)
+    which, got = ("an input", x) if x not in _TAKEN else ("a weight", weight)
     hint = "the model was converted with other weights: restore() it, or call .float() on the layer"
     if which == "an input":
         hint = (

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ._product_sites import is_castable, multiplied
 from ._site import ConversionState, Site
-from ._weights import is_weight
+from ._weights import is_weight, side_of_weight
 
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
@@ -32,8 +32,8 @@ class _Labelled:
 def einsum(state: ConversionState, args: tuple[Any, ...]) -> Tensor | None:
     """``torch.einsum(*args)`` with products in the casts that rules give them, else in the compute dtype.
 
-    Operands are multiplied in pairs, in torch's own order. Two that contract an index become one batched product; without
-    a contraction nothing is summed (an outer product), which stays in the operands' dtype.
+    Operands are multiplied in pairs, in torch's own order. Two that contract an index become one batched product;
+    without a contraction nothing is summed (an outer product), which stays in the operands' dtype.
 
     Returns:
         ``None`` where it is left to torch: fp32 without casts, other dtypes and classes, or what torch refuses.
@@ -78,9 +78,8 @@ def _order(terms: Sequence[_Labelled], out: str) -> list[tuple[int, int]]:
         planner: Any = torch.backends.opt_einsum.get_opt_einsum()
         strategy = torch.backends.opt_einsum.strategy
         equation = f"{','.join(t.labels for t in terms)}->{out}"
-        path = planner.contract_path(equation, *(tuple(t.values.shape) for t in terms), optimize=strategy, shapes=True)[
-            0
-        ]
+        shapes = (tuple(t.values.shape) for t in terms)
+        path = planner.contract_path(equation, *shapes, optimize=strategy, shapes=True)[0]
         if all(len(step) == 2 for step in path):
             return [(step[0], step[1]) for step in path]
     # From left to right: the product of the first two stands last, and is the next left operand.
@@ -102,8 +101,9 @@ def _site(state: ConversionState, a: _Labelled, b: _Labelled) -> Site | None:
 def _pair(state: ConversionState, a: _Labelled, b: _Labelled, kept: set[str]) -> _Labelled:
     """The product of two terms, with the labels that are ``kept``."""
     site = _site(state, a, b)
-    has_weight = is_weight(a.values) != is_weight(b.values)
-    if has_weight and is_weight(a.values):
+    side = side_of_weight(state, a.values, b.values)
+    has_weight = side != "neither"
+    if side == "left":
         a, b = b, a
     a, b = _without_ones(a, b), _without_ones(b, a)
     a, b = _summed(a, kept | set(b.labels)), _summed(b, kept | set(a.labels))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import flop_registry
 
-from .. import kernels as _kernels  # noqa: F401  # defines torch.ops.mixprec
+from ..kernels import narrow_product
 
 _Arguments = tuple[Any, ...]
 _Counter = Callable[[_Arguments], int]
@@ -36,7 +36,7 @@ def flops_of(func: Any, args: _Arguments, kwargs: dict[str, Any], out: Any) -> i
 
 
 def _convolution(x: Tensor, weight: Tensor, y: Tensor, transposed: bool) -> int:
-    """Every weight multiplies each position once. (torch counts the gradient of a grouped weight ``groups`` times.)"""
+    """Every weight meets each position once; torch counts the gradient of a grouped weight ``groups`` times."""
     positions = math.prod((x if transposed else y).shape[2:])
     return 2 * x.shape[0] * positions * weight.numel()
 
@@ -97,6 +97,11 @@ def _distances(args: _Arguments) -> int:
     return 2 * args[0].numel() * args[1].shape[-2]
 
 
+def _packet_of(name: str) -> Any:
+    """One of the kernels' own operators; importing them has registered it."""
+    return getattr(torch.ops.mixprec, name)
+
+
 def _table() -> Mapping[Any, _Counter]:
     aten = torch.ops.aten
 
@@ -117,7 +122,7 @@ def _table() -> Mapping[Any, _Counter]:
         aten.addbmm: _sum_of_products,
         aten._grouped_mm: _grouped,
         aten._euclidean_dist: _distances,
-        torch.ops.mixprec.narrow_product: _product,
+        _packet_of(narrow_product.__name__): _product,
     }
 
 

@@ -34,7 +34,12 @@ class FunctionSites:
     """The site of each function call, by the path of the module that calls and what it calls.
 
     Everything that a rule can be asked beforehand is; only sizes are left for the call.
+
+    Attributes:
+        second_is_weight: whether the right operand of a product of activations counts as its weight.
     """
+
+    second_is_weight = False
 
     def __init__(self) -> None:
         self._choices: dict[tuple[str, str], tuple[_Choice, ...]] = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from torch import Tensor
 
@@ -43,7 +45,7 @@ def grouped_mm(
     if offs is None:
         return matmul(mat_a, mat_b, site, has_weight=True)
     ends = [0, *(int(end) for end in offs.tolist())]
-    spans = list(zip(ends[:-1], ends[1:], strict=True))
+    spans = list(itertools.pairwise(ends))
     if mat_b.dim() == 3:
         return _rows(mat_a, mat_b.unbind(), spans, site)
     if mat_a.dim() == 3:

@@ -17,7 +17,8 @@ _Function = Callable[..., Any]
 def in_place_sum(state: ConversionState, func: _Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``scores += mask`` in fp16, where a mask of the lowest value under a negative score leaves the range.
 
-    The tensor then becomes an fp32 one that holds the sum, as the sum out of place would be: all names that it has see it.
+    The tensor then becomes an fp32 one that holds the sum, as the sum out of place would be: all names that it has see
+    it.
     """
     x, other = args[0], kwargs["other"] if len(args) < 2 else args[1]
     constant = leaves_fp16(other, x) or (isinstance(other, Tensor) and not (x.requires_grad and other.requires_grad))
@@ -30,9 +31,10 @@ def in_place_sum(state: ConversionState, func: _Function, args: tuple[Any, ...],
             return x
         if bool(beyond.all(-1).any()):
             raise RuntimeError(
-                f"{state.current.running or 'the model'}: {func.__name__} in fp16 got a row whose sums all leave fp16's range "
-                f"(a mask of its lowest value under negative scores), in a tensor of {list(x.shape)} that others hold views "
-                "of: expected sums that fp16 can tell apart; write scores = scores + mask, which is kept in fp32"
+                f"{state.current.running or 'the model'}: {func.__name__} in fp16 got a row whose sums all leave "
+                f"fp16's range (a mask of its lowest value under negative scores), in a tensor of {list(x.shape)} "
+                "that others hold views of: expected sums that fp16 can tell apart; write scores = scores + mask, "
+                "which is kept in fp32"
             )
     return x.copy_(torch.where(y.isinf(), y, y.clamp(-LARGEST_FP16, LARGEST_FP16)))
 

@@ -30,7 +30,7 @@ def _conv(module: nn.Conv1d | nn.Conv2d | nn.Conv3d, products: SiteProducts, inp
         input = F.pad(input, module._reversed_padding_repeated_twice, mode=module.padding_mode)  # pyright: ignore[reportPrivateUsage]
         padding = 0
     geometry = (module.stride, padding, module.dilation, module.groups)
-    refuse_dtypes(products.site.name, input, module.weight)
+    refuse_dtypes(products.site.name, input.dtype, module.weight.dtype)
     return convolve(products.site, input, module.weight, module.bias, *geometry)
 
 

@@ -169,7 +169,8 @@ def weight_operand(w_NK: Tensor, cast: OperandCast | None, axis: int, site: Site
         return cast_operand(w_NK, cast, axis, context)
     out, shape = context.memory(w_NK, cast, axis), padded_shape(w_NK, cast, axis)
     carrier = kernels.dequantize(codes.codes, codes.scales, None, cast.text, shape, axis=axis, out=out)
-    return operand_of(carrier, codes.outer, cast, axis)
+    outer = carrier.new_ones(()) if codes.outer is None else codes.outer
+    return operand_of(carrier, outer, cast, axis)
 
 
 def _bias(bias_N: Tensor | None, site: Site) -> Tensor | None:

@@ -104,9 +104,9 @@ def _check_required(
     first = taken[0]
     if first is not None and None not in taken and any(t is not None and t.precision != rule.precision for t in taken):
         raise ValueError(
-            f"recipe {recipe.name} contradicts itself: its rule {_said(rule)} says one thing of {meant[0].path or 'the model'}, "
-            f"the earlier rule {_said(first)} another, and the first rule wins wherever the later one would apply: put the "
-            "narrower rule first, or say required = false"
+            f"recipe {recipe.name} contradicts itself: its rule {_said(rule)} says one thing of "
+            f"{meant[0].path or 'the model'}, the earlier rule {_said(first)} another, and the first rule wins "
+            "wherever the later one would apply: put the narrower rule first, or say required = false"
         )
 
 

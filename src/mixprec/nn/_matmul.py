@@ -59,16 +59,18 @@ def _product(
     return y_BMN if wide else y_BMN.to(state.compute_dtype)
 
 
-def matmul(a: Tensor, b: Tensor, site: Site, *, wide: bool = False, has_weight: bool = False) -> Tensor:
+def matmul(
+    a: Tensor, b: Tensor, site: Site, *, wide: bool = False, has_weight: bool = False, spares_outer: bool = True
+) -> Tensor:
     """``torch.matmul(a, b)`` with its broadcasting, operands cast as the site says, else rounded to the compute dtype.
 
-    The sums are rounded once, or stay in fp32 where they are wanted ``wide``. A product of activations whose reduction has
-    length one is an outer product, not a GEMM: it stays in the dtype of its operands (positions times frequencies of a
-    rotary table would lose their low digits). If it ``has_weight``, that is ``b``: cast from what it is kept in, and its
-    gradient is not rounded.
+    The sums are rounded once, or stay in fp32 where they are wanted ``wide``. A product of activations whose reduction
+    has length one is an outer product, not a GEMM: unless ``spares_outer`` is off, it stays in the dtype of its
+    operands (positions times frequencies of a rotary table would lose their low digits). If it ``has_weight``, that is
+    ``b``: cast from what it is kept in, and its gradient is not rounded.
     """
     refuse_transforms(site.name, a, b)
-    if a.dim() == 0 or b.dim() == 0 or (a.shape[-1] == 1 and not has_weight):
+    if a.dim() == 0 or b.dim() == 0 or (a.shape[-1] == 1 and spares_outer and not has_weight):
         return _as_they_are(a, b, site.state)
     a2, b2 = a[None] if a.dim() == 1 else a, b[:, None] if b.dim() == 1 else b
     batch = torch.broadcast_shapes(a2.shape[:-2], b2.shape[:-2])

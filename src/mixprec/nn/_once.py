@@ -12,8 +12,8 @@ from torch.autograd import forward_ad
 
 _R = TypeVar("_R")
 _WAY_OUT = (
-    "Call restore() on the conversion for that part, or convert only the submodules outside of it; docs/support.md lists "
-    "what converted models do not do"
+    "Call restore() on the conversion for that part, or convert only the submodules outside of it; docs/support.md "
+    "lists what converted models do not do"
 )
 
 
@@ -65,8 +65,8 @@ def refuse_transforms(where: str, *tensors: Tensor | None) -> None:
         return
     if torch._C._are_functorch_transforms_active():  # pyright: ignore[reportPrivateUsage]  # as autograd.Function asks
         raise RuntimeError(
-            f"mixprec: {where or 'a product of a converted model'} was called under torch.func (vmap, grad, jacrev, ...): "
-            f"a cast's scale spans all examples, and no transform knows of it. {_WAY_OUT}"
+            f"mixprec: {where or 'a product of a converted model'} was called under torch.func (vmap, grad, jacrev, "
+            f"...): a cast's scale spans all examples, and no transform knows of it. {_WAY_OUT}"
         )
     if forward_ad._current_level >= 0 and any(_has_tangent(t) for t in tensors):  # pyright: ignore[reportPrivateUsage]
         raise RuntimeError(

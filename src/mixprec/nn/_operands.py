@@ -95,7 +95,9 @@ def cast_operand(x_RC: Tensor, cast: OperandCast | None, axis: int, context: Cas
 def operand_of(carrier: Tensor, outer: Tensor, cast: OperandCast, axis: int) -> Operand:
     """A carrier and its outer scale as an operand."""
     if cast.has_tile_scales:
-        return Operand(carrier, None, cast.text, tiles=outer, tile=cast.tile if axis == 1 else cast.tile[::-1])
+        return Operand(
+            carrier, None, cast.text, tiles=outer, tile=cast.tile if axis == 1 else (cast.tile[1], cast.tile[0])
+        )
     return Operand(carrier, outer if cast.has_outer else None, cast.text, is_integer=cast.is_integer)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ._linear import linear
 from ._matmul import matmul
 from ._site import ConversionState, Site
-from ._weights import Side, weight_side
+from ._weights import Side, side_of_weight
 
 _CASTABLE = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -26,9 +26,8 @@ def site_of(state: ConversionState, a: Tensor, b: Tensor, side: Side) -> Site | 
     """The site of ``a @ b`` if a rule gives it casts: a layer's where one of them is a weight."""
     if side == "neither":
         return state.casts_of("matmul") if min(a.dim(), b.dim()) > 1 else None
-    w = a if side == "left" else b
-    outer, reduction = (w.shape[-2], w.shape[-1]) if side == "left" else (w.shape[-1], w.shape[-2])
-    return state.casts_of("Linear" if w.dim() == 2 else "grouped_mm", (outer, reduction))
+    w = a.mT if side == "left" else b
+    return state.casts_of("grouped_mm" if w.dim() > 2 else "Linear", tuple(w.shape[-2:][::-1]))
 
 
 def product(state: ConversionState, a: Tensor, b: Tensor, *, wide: bool = False) -> Tensor | None:
@@ -47,7 +46,7 @@ def product(state: ConversionState, a: Tensor, b: Tensor, *, wide: bool = False)
     """
     if not is_castable(a, b) or a.dim() == 0 or b.dim() == 0:
         return None
-    side = weight_side(a, b)
+    side = side_of_weight(state, a, b)
     site = site_of(state, a, b, side)
     if site is None and not state.is_16bit:
         return None

@@ -24,10 +24,10 @@ def refuse_unconvertible(model: nn.Module, *, restoring: bool = False) -> None:
             raise ValueError(f"{what}: {where} is compiled by torch.compile; {_ORDER}")
         if classes & {"ScriptModule", "RecursiveScriptModule", "TopLevelTracedModule"}:
             raise ValueError(f"{what}: {where} is a torch.jit module, which is not supported; convert the eager model")
-        if not restoring and isinstance(module, LazyModuleMixin) and module.has_uninitialized_params():
+        if not restoring and isinstance(module, LazyModuleMixin) and module.has_uninitialized_params():  # pyright: ignore[reportAttributeAccessIssue]  # a mixin of modules
             raise ValueError(
-                f"convert: {where} is a {type(module).__name__} whose shapes are not known yet: run one forward pass of the "
-                "model first"
+                f"convert: {where} is a {type(module).__name__} whose shapes are not known yet: run one forward pass "
+                "of the model first"
             )
         if classes & {"FSDPModule", "FullyShardedDataParallel", "DistributedDataParallel", "DataParallel"}:
             kind = type(module).__name__

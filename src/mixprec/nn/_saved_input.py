@@ -94,7 +94,7 @@ def keep(
 
 
 def _kept_values(x: Operand, cast: OperandCast, shape: tuple[int, ...]) -> tuple[SavedInput, Kept]:
-    """Grid values as codes; unscaled ones in 16 bits where those hold them, since not every format has a code for NaN."""
+    """Grid values as codes; unscaled ones in 16 bits where those hold them: not every format has a code for NaN."""
     if cast.scaled:
         codes, scales, _ = kernels.quantize(x.carrier, cast.element, axis=0)
         return SavedInput(shape, True), (codes, scales, outer_with_nan(x, cast))

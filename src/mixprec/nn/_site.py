@@ -14,6 +14,7 @@ from ..tensors import roll
 from ._operand_cast import OperandCasts
 from ._passing import Pass, Passes, new_random_state
 from ._weight_cache import WeightCache
+from ._workspace import Workspace
 
 if TYPE_CHECKING:
     from ._function_sites import FunctionSites
@@ -63,7 +64,7 @@ class ConversionState:
         self.functional = Site(name="", casts=OperandCasts(), stream=0, state=self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the observer and the running pass: a copy of a model is neither measured nor in the middle of a pass."""
+        """Without the observer and the running pass: a copy of a model is neither measured nor in a pass."""
         left_out = {"_in_trace", "_in_thread", "_lock", "observer", "weights"}
         return {name: value for name, value in vars(self).items() if name not in left_out}
 
@@ -108,6 +109,11 @@ class ConversionState:
         current = self.current
         if self.streams and not current.has_drawn:
             current.drawn = self.random.clone()
+
+    def begin_alone(self, workspace: Workspace) -> None:
+        """Be the state of one call: the random bits are those that it was made with, the memory that which is given."""
+        for one in (self._in_trace, self._in_thread.own):
+            one.drawn, one.workspace = self.random, workspace
 
     def _draw(self) -> None:
         if self.streams:

@@ -89,7 +89,7 @@ def _enter_region(module: nn.Module, name: str, state: ConversionState) -> None:
 
 
 def _calls_functions(module: nn.Module, tracks: bool) -> bool:
-    """Whether a module may call functions that rules are about: any class that is not torch's own, and some that are."""
+    """Whether a module may call functions that rules are about: any class but torch's own, and some of those."""
     if SITE in module.__dict__:
         return False
     if not base_class(module).__module__.startswith("torch.nn.") or nn.utils.parametrize.is_parametrized(module):

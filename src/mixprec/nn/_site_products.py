@@ -25,17 +25,17 @@ class SiteProducts:
 
     def linear(self, x: Tensor, weight_NK: Tensor, bias_N: Tensor | None = None) -> Tensor:
         """``x @ weight.T + bias``, [..., K] to [..., N]."""
-        refuse_dtypes(self.site.name, x, weight_NK)
+        refuse_dtypes(self.site.name, x.dtype, weight_NK.dtype)
         return linear(x, weight_NK, bias_N, self.site)
 
     def matmul(self, a: Tensor, b: Tensor) -> Tensor:
         """``torch.matmul(a, b)``; ``a`` has the casts of the input, ``b`` those of the weight."""
-        refuse_dtypes(self.site.name, a, b)
+        refuse_dtypes(self.site.name, a.dtype, b.dtype)
         return matmul(a, b, self.site)
 
     def convolution(self, x: Tensor, weight: Tensor, bias: Tensor | None, arguments: ConvolutionArguments) -> Tensor:
         """A convolution of [N, C, ...] or unbatched [C, ...] input."""
-        refuse_dtypes(self.site.name, x, weight)
+        refuse_dtypes(self.site.name, x.dtype, weight.dtype)
         return convolution(x, weight, bias, arguments, self.site)
 
     def attention(self, q: Tensor, k: Tensor, v: Tensor, arguments: AttentionArguments) -> Tensor:

@@ -25,7 +25,8 @@ def needs_more_than_one_gemm(a: Operand, b: Operand, accumulator: Accumulator | 
 def special_product(a: Operand, b: Operand, accumulator: Accumulator | None) -> Tensor | None:
     """``a_MK @ b_KN`` in fp32 without the outer scales, where one GEMM is not enough; ``None`` where it is.
 
-    - scales that vary along the reduction and are no powers of two: the reduction in pieces, whose partial sums are scaled
+    - scales that vary along the reduction and are no powers of two: the reduction in pieces, whose partial sums are
+    scaled
       and added in fp32;
     - integers over a reduction of more than 1024: exact sums of pieces, added exactly;
     - a narrow accumulator: product by product.

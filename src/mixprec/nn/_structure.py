@@ -64,7 +64,7 @@ class Structure:
 
     def _blocks(self, path: str, module: nn.Module) -> Iterator[str]:
         siblings: defaultdict[type[nn.Module], list[str]] = defaultdict(list)
-        children = {name: child for name, child in module.named_children()}
+        children = dict(module.named_children())
         for name, child in children.items():
             if self._is_composite(child):
                 siblings[base_class(child)].append(name)

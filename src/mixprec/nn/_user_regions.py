@@ -1,8 +1,8 @@
 """Regions of a model that its author keeps out of autocast: ``with torch.autocast(device, enabled=False)``.
 
-What such a region computes is left to torch, under every recipe. A 16-bit recipe runs inside an autocast region that is on, so
-that one that is off is the author's. Under fp32 activations the recipe's own region is off too, and the author's is told
-by torch's count of open regions.
+What such a region computes is left to torch, under every recipe. A 16-bit recipe runs inside an autocast region that
+is on, so that one that is off is the author's. Under fp32 activations the recipe's own region is off too, and the
+author's is told by torch's count of open regions.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def note_module(state: ConversionState, path: str) -> None:
 
 @functools.cache
 def apart_class(base: type[nn.Module]) -> type[nn.Module]:
-    """The subclass of a parametrization that computes a weight as torch does: what makes a weight is no layer's product."""
+    """The subclass of a parametrization that computes a weight as torch does: that is no layer's product."""
 
     @functools.wraps(base.forward)
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:

@@ -35,8 +35,8 @@ class WeightCache:
     The first cast of a weight after an update keeps nothing: most loops use it once. From the second on (another
     micro-batch, or a frozen weight in the next step) the codes are there. A write through ``.data`` changes no version
     and is not seen; nor does a fused optimizer of torch change one (2.13), so that a trained weight is only kept where
-    a session counts the steps. What is computed anew in every pass (a weight norm, a mask) is never kept: its memory may
-    have held other values.
+    a session counts the steps. What is computed anew in every pass (a weight norm, a mask) is never kept: its memory
+    may have held other values.
     """
 
     def __init__(self) -> None:

@@ -27,6 +27,13 @@ def weight_side(a: Tensor, b: Tensor) -> Side:
     return "neither" if left == right else "left" if left else "right"
 
 
+def side_of_weight(state: ConversionState, a: Tensor, b: Tensor) -> Side:
+    """As ``weight_side``, where the caller has said that the second operand is one."""
+    side = weight_side(a, b)
+    explicit = state.functions is not None and state.functions.second_is_weight
+    return "right" if side == "neither" and explicit else side
+
+
 def gathered(state: ConversionState, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``weight[index]`` and ``index_select`` of a stack of matrices: a matrix for each token, which stays a weight."""
     y = func(*args, **kwargs)
