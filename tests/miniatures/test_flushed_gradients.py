@@ -1,6 +1,6 @@
-"""E2M1 with one scale per tensor flushes most of a gradient: stochastic rounding brings part of it back, block scales more.
+"""E2M1 with one scale per tensor flushes most of a gradient; stochastic rounding brings much of it back, as do blocks.
 
-400 steps: what a longer training does with gradients that are mostly zero is told in docs/miniatures.md.
+400 steps; what 800 do is in docs/miniatures.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""In four bits, of one seed: plain MXFP4 loses more than the NVFP4 recipe, and so does rounding its forward pass stochastically.
+"""Of one seed, plain MXFP4 loses more than the NVFP4 recipe, and so does that recipe with a stochastic forward pass.
 
-Every linear but the head; the named recipe ``nvfp4`` also keeps its last blocks wide.
+Here it is on every linear but the head; the named recipe ``nvfp4`` also keeps its last blocks wide.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What rounding does to one weight gradient: bias under nearest, noise under stochastic, and what a transform gives.
 
-Inputs and output gradients are those of the MLPs' first linears of a character GPT after 200 steps in fp32. The operands
-of wgrad alone are cast; errors are relative to the exact product, as root mean squares, over both layers.
+Inputs and output gradients are those of the MLPs' first linears of a character GPT after 200 steps in fp32. Only
+wgrad's operands are cast; errors are relative to the exact product, as root mean squares, over both layers.
 """
 
 from __future__ import annotations
@@ -59,9 +59,7 @@ def operands_of(model: nn.Module, job: Workload, step: int) -> list[Operands]:
         inputs.append(args[0].detach().flatten(0, -2))
         output.register_hook(lambda grad: gradients.insert(0, grad.flatten(0, -2).clone()))
 
-    handles = [
-        module.register_forward_hook(keep) for name, module in model.named_modules() if name.endswith("mlp.fc1")
-    ]
+    handles = [module.register_forward_hook(keep) for name, module in model.named_modules() if name.endswith("mlp.fc1")]
     job.loss(model, job.batches(step)).backward()
     model.zero_grad()
     for handle in handles:
