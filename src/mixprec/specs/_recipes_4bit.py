@@ -50,11 +50,12 @@ def mxfp4_backward() -> Recipe:
 
 
 def quartet() -> Recipe:
-    """MXFP4 in all three products: forward clipped where a Gaussian wants it, backward stochastic; transforms in both.
+    """MXFP4 in all three products: forward clipped by a Gaussian's spread, backward stochastic; transforms in both.
 
-    Forward: a Hadamard transform of 32, the power of two that costs a Gaussian least (QuEST), nearest-even; what is
-    clipped passes no gradient on. Backward: transforms with fresh signs, 3/4 of the range, stochastic. The paper
-    quantizes the forward pass's codes again for the backward products; here these take the values themselves.
+    Forward: a Hadamard transform of 32, the power of two at or below the scale that costs a Gaussian least (QuEST),
+    nearest-even; what is clipped passes no gradient on. Backward: transforms with fresh signs, 3/4 of the range,
+    stochastic. The paper quantizes the forward pass's codes again for the backward products; here these take the values
+    themselves.
 
     Bytes: 0.53 (4.25 bits) per element of a layer's operands, and 1 bit per input for what was clipped.
     Source: Castro et al., Quartet: Native FP4 Training Can Be Optimal for Large Language Models, arXiv:2505.14669.
