@@ -9,7 +9,7 @@ from ._operand_cast import OperandCast
 
 
 def fits(cast: OperandCast, extent: int) -> bool:
-    """Whether whole blocks along one axis of length ``extent`` make up the cast, so that none spans two images or groups."""
+    """Whether blocks fill ``extent`` along one axis, so that none spans two images or groups."""
     return _is_one_dimensional(cast) and extent % cast.tile[1] == 0
 
 

@@ -1,8 +1,8 @@
 """Convolution operands as matrices whose reduction is an axis, and back.
 
-A convolution with groups is a product for each group: nothing that shares a scale reaches from one group into the next. It
-sums over the channels of a group and over the kernel's taps; blocks lie along the channels, tap by tap (as in a channels-last
-layout). The weight's gradient sums over batch and positions, and blocks lie along these.
+A convolution with groups is a product for each group: nothing that shares a scale reaches from one group into the
+next. It sums over the channels of a group and over the kernel's taps; blocks lie along the channels, tap by tap (as in
+a channels-last layout). The weight's gradient sums over batch and positions, and blocks lie along these.
 """
 
 from __future__ import annotations

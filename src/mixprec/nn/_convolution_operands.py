@@ -112,7 +112,7 @@ def input_and_kept(
 
 
 def both_gradients(g_c: Tensor, geometry: Geometry, site: Site, drawn: Tensor) -> tuple[ChannelOperand, ChannelOperand]:
-    """The output's gradient for dgrad and for wgrad: one operand where they are the same, one read where both lie in it."""
+    """The output's gradient for dgrad and for wgrad: one operand where they are the same, one read where both lie."""
     dgrad, wgrad, context = site.casts.dgrad_grad_output, site.casts.wgrad_grad_output, grad_context(site, drawn)
     if dgrad == wgrad and (dgrad is None or dgrad.ignores_axis):
         both = along_channels(g_c, dgrad, geometry, context)
