@@ -38,6 +38,16 @@ def test_casts(triton: Backend, reference: Backend, cast: str, shape: tuple[int,
     assert all(same(a, b) for a, b in zip(got, right, strict=True))
 
 
+@pytest.mark.parametrize("cast", ["e4m3[tensor]", "e4m3[row]", "mxfp8", "nvfp4", "mxfp4 rht16"])
+@pytest.mark.parametrize("shape", [(0, 5), (5, 0)])
+def test_empty_matrices(triton: Backend, reference: Backend, cast: str, shape: tuple[int, int]) -> None:
+    parameters, x = cast_parameters(parse_cast(cast)), torch.zeros(shape)
+    for axis in (1, 0):
+        got = (*triton.scaled(x, parameters, axis, DRAW), *triton.quantize(x, parameters, axis, DRAW))
+        right = (*reference.scaled(x, parameters, axis, DRAW), *reference.quantize(x, parameters, axis, DRAW))
+        assert all(a.shape == b.shape and a.equal(b) for a, b in zip(got, right, strict=True))
+
+
 def strided() -> list[Tensor]:
     wide = torch.randn(40, 64, generator=torch.Generator().manual_seed(5))
     return [wide[::2, 3:40], wide.T, wide[:, ::3].bfloat16(), wide[3:4].expand(5, 64).half()]
