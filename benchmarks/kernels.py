@@ -112,7 +112,8 @@ def _ours(exponent: int, backend: CpuBackend, rounds: int, clock: Clock) -> list
         given[name] = lambda p=parameters: backend.scaled(x, p, 1, DRAW, out=y)
         fresh[name] = lambda p=parameters: backend.scaled(x, p, 1, DRAW)
     for name in ALONG_ROWS:
-        given[f"{name} axis 0"] = lambda p=_parameters(name): backend.scaled(x, p, 0, DRAW, out=y)
+        parameters = _parameters(name)
+        given[f"{name} axis 0"] = lambda p=parameters: backend.scaled(x, p, 0, DRAW, out=y)
     delayed, amax = _parameters("e4m3[tensor] delayed"), x.abs().amax()
     given["e4m3[tensor] delayed"] = lambda: backend.delayed(x, delayed, DRAW, amax, out=y)
     given |= _pairs(x, backend, y, z) | _stored(x, backend, y)

@@ -41,7 +41,8 @@ void bind_enums(nb::module_& m) {
       .value("floor", ExponentRule::floor)
       .value("ceil", ExponentRule::ceil)
       .value("rceil", ExponentRule::rceil)
-      .value("even", ExponentRule::even);
+      .value("even", ExponentRule::even)
+      .value("quest", ExponentRule::quest);
   nb::enum_<Level>(m, "Level")
       .value("plain", Level::plain)
       .value("avx2", Level::avx2)

@@ -30,6 +30,7 @@ struct Scaling {
   std::uint32_t threshold;      // powers of two: a mantissa above it adds one to the exponent
   std::uint32_t carry;          // added to the mantissa before its carry is read
   std::int32_t max_exponent;    // of the element
+  bool from_deviation;          // powers of two: from the tile's standard deviation
   float prescale;
   double target, second_target;
   float above;                  // floating: the tensor's quant_scale, or 1
@@ -67,9 +68,10 @@ struct Scratch {
   float* tile_scales[6];       // tiles: quantize, scale, outer; and of the choice's other scale
   float* spread_quantize;      // panel_cols
   float* spread_scale;         // panel_cols
-  float* elements[2];          // the choice: panel_cols
-  double* squares[2];          // the choice: tiles * places_of(task)
-  double* errors[2];           // the choice: tiles
+  float* elements;             // the choice: panel_cols
+  double* places[2];           // sums over tiles: tiles * places_of(task)
+  double* sums[2];             // sums over tiles: tiles
+  double* counts;              // a deviation: tiles
 };
 
 // Elements of a row that are rounded at once: few, so that writing results overlaps with the next piece's arithmetic.
@@ -118,7 +120,10 @@ struct NarrowTask {
 };
 constexpr std::int64_t kNarrowCols = 32, kNarrowRows = 4;
 
-// Places of a tile, up to the next power of two: its errors are summed by halving.
+// Whether rows are read more than once: for the choice's errors, or for a deviation.
+static inline bool sums_tiles(const Scaling& scaling) { return scaling.second_target > 0.0 || scaling.from_deviation; }
+
+// Places of a tile, up to the next power of two: its numbers are summed by halving.
 static inline std::int64_t places_of(const Task& task) {
   std::int64_t places = 1;
   while (places < task.tile_rows * task.tile_cols) places *= 2;

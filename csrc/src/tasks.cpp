@@ -40,6 +40,7 @@ Scaling scaling_of(const Cast& cast) {
   scaling.prescale = cast.prescale;
   scaling.target = cast.target;
   scaling.second_target = cast.second_target;
+  scaling.from_deviation = cast.rule == ExponentRule::quest;
   scaling.above = 1.0f;
   scaling.grid = cast.scale_grid;
   set_exponent_rule(cast.rule, cast.grid, scaling);
@@ -76,7 +77,7 @@ void set_panel(Task& task) {
   const std::int64_t wish = cut.rows == 1 ? kRow : std::max(kLeastWidth, kPanel / cut.rows);
   task.panel_rows = cut.rows;
   task.panel_cols = extent(wish, cut.cols, task.source.cols);
-  const bool whole = cut.rows * task.panel_cols <= kMostStaged || task.scaling.second_target > 0.0;
+  const bool whole = cut.rows * task.panel_cols <= kMostStaged || sums_tiles(task.scaling);
   const std::int64_t fitting = kMostStaged / task.panel_cols / cut.group * cut.group;
   task.strip_rows = whole ? cut.rows : std::max(fitting, cut.group);
 }
@@ -178,10 +179,11 @@ void ScratchMemory::lay_out(const Task& task, Scratch& scratch) {
   for (auto*& scales : scratch.tile_scales) take(scales, tiles);
   take(scratch.spread_quantize, cols);
   take(scratch.spread_scale, cols);
-  const bool chooses = task.scaling.second_target > 0.0;
-  for (auto*& elements : scratch.elements) take(elements, chooses ? cols : 0);
-  for (auto*& squares : scratch.squares) take(squares, chooses ? tiles * places_of(task) : 0);
-  for (auto*& errors : scratch.errors) take(errors, chooses ? tiles : 0);
+  const bool chooses = task.scaling.second_target > 0.0, sums = sums_tiles(task.scaling);
+  take(scratch.elements, chooses ? cols : 0);
+  for (auto*& places : scratch.places) take(places, sums ? tiles * places_of(task) : 0);
+  for (auto*& totals : scratch.sums) take(totals, sums ? tiles : 0);
+  take(scratch.counts, task.scaling.from_deviation ? tiles : 0);
 }
 
 }  // namespace mixprec

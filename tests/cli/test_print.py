@@ -31,6 +31,17 @@ def test_a_narrow_terminal_shows_a_column_for_each_recipe():
     assert max(map(len, lines)) <= 40
 
 
+def test_one_column_alone_may_fold_on_a_narrow_terminal():
+    file = io.StringIO()
+    console = Console(file=file, width=36, force_terminal=True, color_system=None)
+    print_table(HEADER, ROWS, folding="recipe", console=console)
+    lines = file.getvalue().splitlines()
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines if line.startswith("│")]
+    assert [row[1:] for row in rows if row[1]] == [["2.25", "1.00×"], ["2.5", "1.10×"]]
+    assert "".join(row[0] for row in rows).replace(" ", "") == "fp32anameof[some]length"
+    assert max(map(len, lines)) <= 36
+
+
 def test_a_pipe_keeps_every_row_on_its_line():
     lines = printed(20, terminal=False)
     assert any("a name of [some] length" in line and "1.10×" in line for line in lines)

@@ -127,6 +127,8 @@ def choose(m: Matrix, places: list[Place], whole: list[Place | None], cast: Cast
     """The scale of a group; under the choice 4/6, of two the one with the smaller squared error."""
     if cast.granularity.kind == "none":
         return Scale(1.0, 1.0, 1.0)
+    if cast.rule == "quest":
+        return power_scale(reach(m, whole), cast)
     if cast.scale == "e8m0":
         return power_scale(a, cast)
     make = fp32_scale if cast.scale == "fp32" else float_scale
@@ -145,12 +147,26 @@ def squared_error(m: Matrix, whole: list[Place | None], cast: Cast, scale: Scale
         q = formats.round(cast.element, f32(x * scale.quant)) if place else 0.0
         d = q * s - x * top if place else 0.0
         squares.append(d * d)
-    while len(squares) & (len(squares) - 1):
-        squares.append(0.0)
-    while len(squares) > 1:
-        half = len(squares) // 2
-        squares = [a + b for a, b in zip(squares[:half], squares[half:], strict=True)]
-    return squares[0]
+    return halved(squares)
+
+
+def halved(values: list[float]) -> float:
+    """The sum by halving, padded with zeros to a power of two."""
+    while len(values) & (len(values) - 1):
+        values = [*values, 0.0]
+    while len(values) > 1:
+        half = len(values) // 2
+        values = [a + b for a, b in zip(values[:half], values[half:], strict=True)]
+    return values[0]
+
+
+def reach(m: Matrix, whole: list[Place | None]) -> float:
+    """What QuEST's scale is made for, from the standard deviation of a tile."""
+    values = [m[place[0]][place[1]] if place else 0.0 for place in whole]
+    n = sum(place is not None for place in whole)
+    mean = halved(values) / n
+    variance = halved([x * x for x in values]) / n - mean * mean
+    return math.nan if variance != variance else math.sqrt(max(variance, 0.0)) * (2.92247856 / 6.0)
 
 
 def target_of(cast: Cast) -> float:
@@ -207,6 +223,8 @@ def mx_exponent(a: float, cast: Cast) -> int | None:
         return -127
     exact = Fraction(a)
     match cast.rule:
+        case "quest":
+            exponent = floor_log2(exact)
         case "floor":
             exponent = floor_log2(exact) - fmt.max_exponent
         case "ceil":

@@ -17,6 +17,8 @@ DRAW = Draw(seed=99, offset=3, sign_offset=2**62 + 5)
 OTHER_DRAW = Draw(seed=-7, offset=2**40, sign_offset=2**62)
 RANDOM = scalar_casts.Random(DRAW.seed, DRAW.offset, DRAW.sign_offset)
 CASTS = [
+    "mxfp4 quest ht32",
+    "e2m1[2x3:e8m0] quest x3/4 sr",
     "bf16",
     "nf4 sr",
     "e4m3[tensor]",

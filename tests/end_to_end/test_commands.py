@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import shlex
 import signal
@@ -11,6 +13,8 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from mixprec.records import Record, RunEndRecord, StepRecord, read_records
 
@@ -56,6 +60,37 @@ def test_compare_ends_with_the_table_and_the_report(tmp_path: Path):
     refused = run("mixprec compare gpt --steps 6 --out a", tmp_path)
     assert refused.returncode == 2
     assert "--resume a" in refused.stderr
+
+
+def test_analyze_tells_what_casts_do_to_stored_tensors(tmp_path: Path):
+    random = torch.Generator().manual_seed(0)
+    weights = {f"blocks.{i}.weight": torch.randn(64, 128, generator=random) for i in range(30)}
+    weights["blocks.7.weight"] **= 5
+    torch.save({"model": weights, "step": 3, "rng": torch.get_rng_state()}, tmp_path / "checkpoint.pt")
+    command = "mixprec analyze checkpoint.pt --casts 'mxfp4, nvfp4 rht16' --json a.json --csv a.csv"
+    done = run(command, tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("checkpoint.pt: 10 of 30 tensors, lowest SNR first")
+    first = next(line for line in done.stdout.splitlines() if line.startswith("│"))
+    assert [cell.strip() for cell in first.split("│")[1:4]] == ["model.blocks.7.weight", "mxfp4", "4.25"]
+    assert "skipped 1 tensor (uint8, not floating point): rng" in done.stdout
+    totals = json.loads((tmp_path / "a.json").read_text())["totals"]
+    assert [(total["cast"], total["elements"]) for total in totals] == [
+        ("mxfp4", 30 * 8192),
+        ("nvfp4 rht16", 30 * 8192),
+    ]
+    assert len((tmp_path / "a.csv").read_text().splitlines()) == 61
+
+    save_file({name: weight * math.nan for name, weight in weights.items()}, tmp_path / "diverged.safetensors")
+    refused = run("mixprec analyze diverged.safetensors --casts mxfp4 --json b.json", tmp_path)
+    assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
+    assert "has 8192 NaN and 0 infinite elements" in refused.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "a.csv",
+        "a.json",
+        "checkpoint.pt",
+        "diverged.safetensors",
+    ]
 
 
 def test_init_writes_a_workload_that_compares(tmp_path: Path):

@@ -77,6 +77,9 @@ SCALED = [
     "mxfp4 sr rht32",
     "mxfp4 x3/4 sr rht64-fresh",
     "e2m1[1x256:e8m0] rht128",
+    "mxfp4 quest ht32",
+    "e2m1[2x3:e8m0] quest x3/4 sr",
+    "e2m1[1x5:e8m0] quest",
 ]
 SHAPES = [(0, 5), (5, 0), (1, 1), (1, 31), (33, 3), (17, 70), (70, 130), (3, 1300), (1300, 3), (130, 260)]
 
@@ -282,9 +285,7 @@ def test_strides_do_not_matter(backend) -> None:
         same = x.contiguous()
         assert equal(backend.scaled(x, parameters, 1, DRAW)[0], backend.scaled(same, parameters, 1, DRAW)[0])
         assert equal(backend.amax(x), backend.amax(same))
-        assert equal(
-            backend.hadamard(x, 16, FIXED_SIGNS, 0, False), backend.hadamard(same, 16, FIXED_SIGNS, 0, False)
-        )
+        assert equal(backend.hadamard(x, 16, FIXED_SIGNS, 0, False), backend.hadamard(same, 16, FIXED_SIGNS, 0, False))
 
 
 def test_the_input_is_left_alone(backend) -> None:

@@ -12,7 +12,16 @@ from mixprec.specs import parse_cast
 from .test_cpu_levels import equal, ordinary, tiny
 
 DRAW = Draw(5, 6, 2**62)
-CASTS = ["bf16 sr", "e4m3[tensor]", "e4m3[row]", "mxfp8 sr", "nvfp4-2d", "nvfp4 sr rht16", "nvfp4 4/6", "int8[1x128:fp32]"]
+CASTS = [
+    "bf16 sr",
+    "e4m3[tensor]",
+    "e4m3[row]",
+    "mxfp8 sr",
+    "nvfp4-2d",
+    "nvfp4 sr rht16",
+    "nvfp4 4/6",
+    "int8[1x128:fp32]",
+]
 
 
 @pytest.mark.parametrize("cast", CASTS)
@@ -60,7 +69,9 @@ def flushed_denormals():
     torch.set_flush_denormal(False)
 
 
-@pytest.mark.parametrize("cast", ["bf16", "tf32 sr", "e4m3[tensor]", "e5m2[row]", "mxfp8", "nvfp4", "mxfp4 x3/4 ht16", "e4m3[1x32:fp32]"])
+@pytest.mark.parametrize(
+    "cast", ["bf16", "tf32 sr", "e4m3[tensor]", "e5m2[row]", "mxfp8", "nvfp4", "mxfp4 x3/4 ht16", "e4m3[1x32:fp32]"]
+)
 def test_flushing_denormals_changes_nothing(backend, flushed_denormals: None, cast: str) -> None:
     parameters = cast_parameters(parse_cast(cast))
     x = tiny(70, 70)

@@ -104,12 +104,19 @@ class OwnLinear(nn.Linear):
     """A user's subclass, which may compute something else."""
 
 
-def test_what_the_casts_do_not_reach_is_told() -> None:
-    mixed = convert(nn.Sequential(nn.Linear(4, 4), OwnLinear(4, 4)), "mxfp8")
-    assert len(mixed.notes) == 1
-    assert "1 layers of class OwnLinear (1, ...) stay in fp32" in mixed.notes[0]
-    assert convert(nn.MultiheadAttention(4, 1), "bf16").notes == ()
-    assert convert(tiny_gpt(), "mxfp8").notes == ()
+def test_a_users_subclass_is_reached_by_the_function_that_it_calls() -> None:
+    mixed = nn.Sequential(nn.Linear(4, 4), OwnLinear(4, 4))
+    assert isinstance(mixed[1], OwnLinear)
+    conversion = convert(mixed, "mxfp8")
+    with conversion.measured():
+        mixed(torch.randn(2, 4)).sum().backward()
+    assert {(row.site, row.format) for row in conversion.audit().rows} == {("0", "mxfp8 rceil"), ("1", "mxfp8 rceil")}
+    for model in (mixed, tiny_gpt(), nn.Sequential(nn.MultiheadAttention(4, 1))):
+        conversion = conversion_of(model) or convert(model, "mxfp8")
+        assert conversion.notes == ()
+    convert(nn.Sequential(OwnLinear(4, 4)), Recipe(name="own", rules=(
+        Rule(type="OwnLinear", precision=LayerPrecision.uniform("mxfp8")),
+    )))  # fmt: skip
 
 
 @quiet_compiler
@@ -173,7 +180,8 @@ def test_encoder_layer_in_evaluation_runs_what_training_runs() -> None:
         with torch.set_grad_enabled(training), conversion.measured():
             model(x)
         shares.append({row.site for row in conversion.audit().rows if row.covered})
-    assert shares[0] == shares[1] == {"layers.0.linear1", "layers.0.linear2"}
+    parts = ("linear1", "linear2", "self_attn", "self_attn.in_proj", "self_attn.out_proj")
+    assert shares[0] == shares[1] == {f"layers.0.{part}" for part in parts}
 
 
 def test_an_accelerator_that_only_emulates_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

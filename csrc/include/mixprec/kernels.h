@@ -24,8 +24,8 @@ enum class Granularity { none, tensor, row, block };
 // What a scale is: fp32, a power of two (E8M0), or a short float of `Cast::scale_grid` (blocks only).
 enum class ScaleKind { none, fp32, power, floating };
 
-// How a power of two comes from the largest magnitude.
-enum class ExponentRule { floor, ceil, rceil, even };
+// How a power of two comes from the largest magnitude; `quest`: from the standard deviation.
+enum class ExponentRule { floor, ceil, rceil, even, quest };
 
 // Which implementation runs. `plain` is the compiler's baseline for the target (SSE2, NEON, ...).
 enum class Level { plain, avx2, avx512 };

@@ -113,6 +113,9 @@ class Backend(Protocol):
           + (m != 0) (ceil), + (m > mantissa(max)) (rceil), + carry of m + 2**(22 - M) (even); clamped to
           [-127, 127]; a == 0 gives -127. ``q = round(x * (r * 2**-E))``. Blocks: ``carrier = q * 2**E``, outer =
           ``fp32(1 / r)``. Tensor, row: ``carrier = q``, ``outer = fp32(2**E / r)``. (A table's M is 0.)
+        - power by the rule quest: E = floor(log2(QUEST_REACH * deviation)), clamped alike (deviation 0: -127), with
+          the fp64 ``deviation = sqrt(max(S2 / n - (S1 / n) * (S1 / n), 0))`` of the n elements that the tile has; S1
+          and S2 are their sum and sum of squares, added as for the choice 4/6. The rest as above.
         - fp32: ``Q = 1 if a == 0 else min(fp32(target / fp64(a)), 2**127)``; ``carrier = round(x * Q)``;
           ``outer = fp32(1 / Q)``, for blocks too.
         - float, blocks only: under a tensor scale ``T = Q`` of the tensor's amax with ``fp64(target * scale_limit)``

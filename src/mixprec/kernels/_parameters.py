@@ -15,6 +15,8 @@ Scaling = Literal["none", "tensor", "row", "block"]
 ScaleKind = Literal["none", "fp32", "power", "float"]
 
 LARGEST_QUANT_SCALE = 2.0**127
+#: Where QuEST clips a Gaussian for the grid of E2M1 (largest value 6), in standard deviations: arXiv:2502.05003.
+QUEST_REACH = 2.92247856 / 6.0
 TRANSFORM_SIZES = (16, 32, 64, 128)
 SIGN_SEED = 0x6D697870  # key of the Philox words whose bit 0 is the transform's fixed sign vector
 SIGN_STREAM = 2**62  # offsets from here on give fresh sign vectors, so that none is also an element's random word
@@ -106,7 +108,7 @@ class CastParameters:
     scale: ScaleKind
     outer: int
     reduction: int
-    rule: Literal["exact", "floor", "ceil", "rceil", "even"]
+    rule: Literal["exact", "floor", "ceil", "rceil", "even", "quest"]
     target: float
     second_target: float
     prescale: float

@@ -5,6 +5,16 @@ from ._audit import Audit, AuditRow
 from ._convert import Conversion, conversion_of, convert
 from ._device import native_here
 from ._layer_types import register_layer
-from ._resolve import resolve
+from ._resolve import is_without_session, resolve
 
-__all__ = ["Audit", "AuditRow", "Conversion", "conversion_of", "convert", "native_here", "register_layer", "resolve"]
+__all__ = [
+    "Audit",
+    "AuditRow",
+    "Conversion",
+    "conversion_of",
+    "convert",
+    "is_without_session",
+    "native_here",
+    "register_layer",
+    "resolve",
+]

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ._autograd import plain_torch
-from ._operand import FORMAT_OF_DTYPE
 from ._matmul import matmul
+from ._once import OnceFunction, once, refuse_transforms
 from ._site import ConversionState, Site
+from ._telling import plain_product
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class AttentionArguments:
     enable_gqa: bool = False
 
 
-class WideAttention(torch.autograd.Function):
+class WideAttention(OnceFunction):
     """Attention of 16-bit operands through the fp32 flash kernel of the CPU."""
 
     @staticmethod
@@ -45,9 +45,8 @@ class WideAttention(torch.autograd.Function):
         arguments: AttentionArguments,
         state: ConversionState,
     ) -> Tensor:
-        with plain_torch(state.device_type):
-            ctx.where = state.where()
-            _announce(state, ctx.where, "attention")
+        ctx.where = state.where()
+        with plain_torch(state.device_type), plain_product(state, ctx.where, "attention", "emulated"):
             wide, logsumexp = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
                 q.float(), k.float(), v.float(), 0.0, arguments.is_causal, attn_mask=bias, scale=arguments.scale
             )
@@ -58,13 +57,12 @@ class WideAttention(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @once
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]  # the decorator's types are open
         (grad,) = grad_outputs
         q, k, v, out, logsumexp, bias = ctx.saved_tensors
         arguments, state = ctx.arguments, ctx.state
-        with plain_torch(state.device_type):
-            _announce(state, ctx.where, "attention backward")
+        with plain_torch(state.device_type), plain_product(state, ctx.where, "attention backward", "emulated"):
             grads = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
                 grad.float(), q.float(), k.float(), v.float(), out.float(), logsumexp, 0.0, arguments.is_causal,
                 attn_mask=bias, scale=arguments.scale,
@@ -94,6 +92,7 @@ def attention(
         qk: casts of the scores' product: queries are its input, keys its weight.
         pv: casts of the second product: probabilities are its input, values its weight.
     """
+    refuse_transforms(state.where(), q, k, v)
     if qk is not None or pv is not None:
         with torch.autocast(state.device_type, enabled=False):
             return composed(q, k, v, arguments, qk or state.functional, pv or state.functional)[0]
@@ -171,9 +170,3 @@ def _additive(mask: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
         zeros = torch.zeros(mask.shape, dtype=torch.float32, device=mask.device)
         return zeros.masked_fill(~mask, float("-inf"))
     return mask.float()
-
-
-def _announce(state: ConversionState, where: str, gemm: str) -> None:
-    if state.listener is not None:
-        name = FORMAT_OF_DTYPE[state.compute_dtype]
-        state.listener.announce(where, gemm, (name, name), "emulated")

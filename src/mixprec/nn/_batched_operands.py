@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from .. import kernels
+from ._clipping import passed_on, trusted
 from ._operand import FORMAT_OF_DTYPE, Operand
 from ._operand_cast import OperandCast
 from ._operands import CastContext, cast_operand, operand_of
+from ._saved_input import outer_with_nan
+from ._weight_cache import Codes
 
 
 @dataclass(frozen=True)
@@ -19,7 +23,7 @@ class Packed:
 
     codes: Tensor
     scales: Tensor
-    outer: Tensor
+    outer: Tensor | None
     shape: tuple[int, int, int]
 
 
@@ -30,15 +34,38 @@ def cast_batch(x_BRC: Tensor, cast: OperandCast | None, context: CastContext) ->
     with zeros to whole tiles first. Scales come back as [], [B, R, 1], or one for each tile of each matrix.
     """
     if cast is None:
+        x_BRC = x_BRC.to(context.site.state.compute_dtype)
         return Operand(x_BRC.float() if context.wide else x_BRC, None, FORMAT_OF_DTYPE[x_BRC.dtype])
     stacked = _stacked(x_BRC, cast)
     return _unstacked(cast_operand(stacked, cast, 1, context), x_BRC, cast)
+
+
+def cast_weight_batch(
+    weight: Tensor, matrices: Callable[[], Tensor], cast: OperandCast | None, context: CastContext
+) -> Operand:
+    """As ``cast_batch`` of the ``matrices`` of a weight; from their codes where they were kept since its last update."""
+    state = context.site.state
+    if cast is not None and cast.is_kept:
+        name = f"{context.site.name} {context.element_stream} {cast.text}"
+
+        def make() -> Codes:
+            packed = pack_batch(matrices(), cast, context)
+            return Codes(packed.codes, packed.scales, packed.outer, packed.shape)
+
+        codes = state.weights.codes(weight, name, state.step, make)
+        if codes is not None and codes.shape is not None:
+            return unpack_batch(Packed(codes.codes, codes.scales, codes.outer, codes.shape), cast)
+    return cast_batch(matrices(), cast, context)
 
 
 def pack_batch(x_BRC: Tensor, cast: OperandCast, context: CastContext) -> Packed:
     """The codes of ``cast_batch``, equal bit for bit."""
     batch, rows, columns = x_BRC.shape
     stacked = _stacked(x_BRC, cast)
+    if cast.delayed is not None:  # its amax is that of now, not of the backward pass
+        made = cast_operand(stacked, cast, 1, context)
+        codes, scales, _ = kernels.quantize(made.carrier, cast.element, axis=1)
+        return Packed(codes, scales, outer_with_nan(made, cast), (batch, rows, columns))
     random, stream, sign_stream = context.random, context.element_stream, context.sign_streams[0]
     parts = kernels.quantize(stacked, cast.text, axis=1, random=random, stream=stream, sign_stream=sign_stream)
     return Packed(*parts, shape=(batch, rows, columns))
@@ -50,7 +77,21 @@ def unpack_batch(packed: Packed, cast: OperandCast) -> Operand:
     like = packed.codes.new_empty(0).expand(batch, rows, 0)
     shape = (batch * _whole(rows, cast.tile[0]), _whole(columns, cast.transform or 1))
     carrier = kernels.dequantize(packed.codes, packed.scales, None, cast.text, shape, axis=1)
-    return _unstacked(operand_of(carrier, packed.outer, cast, 1), like, cast)
+    outer = carrier.new_ones(()) if packed.outer is None else packed.outer
+    return _unstacked(operand_of(carrier, outer, cast, 1), like, cast)
+
+
+def trusted_batch(x_BRC: Tensor, cast: OperandCast | None, context: CastContext) -> Tensor | None:
+    """Where matrices were not clipped, as bits; ``None`` for a cast that clips nothing on purpose."""
+    return None if cast is None or not cast.clips else trusted(_stacked(x_BRC, cast), cast, context)
+
+
+def passed_on_batch(grad_BRC: Tensor, bits: Tensor | None, cast: OperandCast | None, context: CastContext) -> Tensor:
+    """A gradient without what belongs to clipped elements."""
+    if bits is None or cast is None:
+        return grad_BRC
+    made = passed_on(_stacked(grad_BRC, cast), bits, cast, context)
+    return made.reshape(grad_BRC.shape[0], -1, grad_BRC.shape[2])[:, : grad_BRC.shape[1]]
 
 
 def transposed_batch(operand: Operand) -> Operand:

@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from . import _convolution_layout as layout
 from ._autograd import plain_torch
-from ._batched_operands import cast_batch
 from ._convolution_arguments import ConvolutionArguments
 from ._convolution_layout import Geometry
+from ._convolution_operands import (
+    ChannelOperand,
+    along_channels,
+    both_gradients,
+    gradient_for_wgrad,
+    input_and_kept,
+    kept_input,
+    unplaced,
+    weight_for_dgrad,
+    weight_for_fprop,
+)
 from ._engines import multiply
 from ._exact_product import exactly
-from ._linear import grad_context, input_context, product_of, weight_context
-from ._operand import Operand
-from ._operand_cast import OperandCast
-from ._operands import CastContext, cast_operand, transposed
-from ._saved_input import cast_and_keep, kept_operand
+from ._linear import grad_context, input_context, product_of
+from ._once import OnceFunction, once
+from ._operands import cast_operand, transposed
+from ._saved_input import Kept
 from ._site import Site
+from ._telling import product as told
+
+_ENDLESS = 1 << 20  # a reduction that no fp32 sum of integers is sure to hold
 
 
-@dataclass(frozen=True)
-class _ChannelOperand:
-    """An operand in the layout of a convolution; ``outer`` is a number or one scale for each of its outer channels."""
-
-    values: Tensor
-    outer: Tensor | None
-    format: str
-    is_integer: bool
-
-
-class CastConvolution(torch.autograd.Function):
-    """``aten.convolution`` of [N, C, ...] under a site's casts."""
+class CastConvolution(OnceFunction):
+    """``aten.convolution`` of [N, C, ...] under a site's casts; of the input, what wgrad reads is kept as codes."""
 
     @staticmethod
     def forward(
@@ -45,17 +45,20 @@ class CastConvolution(torch.autograd.Function):
         state, casts = site.state, site.casts
         drawn, dtype = state.current.drawn, state.compute_dtype
         geometry = Geometry.of(weight, arguments.groups)
+        ctx.where = site.name or state.where()
         with plain_torch(state.device_type):
             x_c = x.to(dtype)
-            ctx.saved_input, kept = None, (None, None, None)
-            if ctx.needs_input_grad[1] and not _unfolds(site):
-                _, ctx.saved_input, kept = _kept_input(x_c, site, drawn)
-            elif ctx.needs_input_grad[1]:
-                kept = (x_c, None, None)
-            a = _by_positions(x_c, casts.fprop_input, geometry, geometry.in_group, input_context(site, drawn))
-            b = _weight_for_fprop(weight.to(dtype), site, geometry, drawn)
-            _announce(site, "fprop", a, b)
-            y = _wide(torch.ops.aten.convolution, a, b, geometry.reduction, None, *arguments.positional())
+            keeps = ctx.needs_input_grad[1]
+            if keeps and not _unfolds(site):
+                a, ctx.saved_input, kept = input_and_kept(x_c, geometry, site, drawn)
+            else:
+                a = along_channels(x_c, casts.fprop_input, geometry, input_context(site, drawn))
+                ctx.saved_input, kept = None, (x_c if keeps else None, None, None)
+            b = weight_for_fprop(weight, geometry, site, drawn)
+            wide = layout.wide_dtype(a.is_integer and b.is_integer, geometry.reduction)
+            operands = (a.values.to(wide), b.values.to(wide), None)
+            with told(state, ctx.where, "fprop", (a.format, b.format), "emulated"):
+                y = exactly(torch.ops.aten.convolution, *operands, *arguments.positional()).float()
             y = layout.scaled_by(y, a.outer, layout.by_channel(b.outer, y))
             if bias is not None:
                 y = y.add_(layout.by_channel(bias.to(dtype).float(), y))
@@ -65,7 +68,7 @@ class CastConvolution(torch.autograd.Function):
         return y.to(dtype)
 
     @staticmethod
-    @once_differentiable
+    @once
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]  # the decorator's types are open
         (grad,) = grad_outputs
         *kept, weight, drawn = ctx.saved_tensors
@@ -74,37 +77,23 @@ class CastConvolution(torch.autograd.Function):
         dx = dw = db = None
         with plain_torch(site.state.device_type):
             g_c = grad.to(site.state.compute_dtype)
-            if needs_x:
-                dx = _input_gradient(ctx, g_c, weight, drawn).to(site.state.compute_dtype).to(ctx.dtypes[0])
-            if needs_w:
-                make = _weight_gradient_unfolded if _unfolds(site) else _weight_gradient
-                dw = make(ctx, g_c, (kept[0], kept[1], kept[2]), weight, drawn).to(weight.dtype)
+            kept_parts = (kept[0], kept[1], kept[2])
+            folds = needs_w and not _unfolds(site)
+            if needs_x and folds:
+                dx, dw = _both_gradients(ctx, g_c, kept_parts, weight, drawn)
+            elif needs_x:
+                g = along_channels(g_c, site.casts.dgrad_grad_output, ctx.geometry, grad_context(site, drawn))
+                dx = _input_gradient(ctx, g, weight, drawn)
+            elif folds:
+                g = gradient_for_wgrad(g_c, ctx.geometry, site, drawn)
+                dw = _weight_gradient(ctx, g, kept_parts, weight, drawn)
+            if needs_w and not folds:
+                dw = _weight_gradient_unfolded(ctx, g_c, kept_parts, weight, drawn)
+            dx = None if dx is None else dx.to(site.state.compute_dtype).to(ctx.dtypes[0])
+            dw = None if dw is None else dw.to(weight.dtype)
             if needs_b:
                 db = g_c.float().sum([0, *range(2, g_c.dim())]).to(ctx.dtypes[1])
         return dx, dw, db, None, None
-
-
-def refuse_convolution_casts(name: str, casts: tuple[tuple[str, OperandCast | None], ...], kernel: tuple[int, ...]) -> None:
-    """Refuse casts that a convolution cannot multiply exactly.
-
-    Raises:
-        ValueError: naming the layer, the operand and what to use.
-    """
-    for operand, cast in casts:
-        if cast is None:
-            continue
-        if cast.has_tile_scales:
-            raise ValueError(
-                f"{name}: {operand} is '{cast.text}', whose fp32 block scales vary inside a convolution's sums: use a "
-                "power of two, such as [1x128:e8m0] rceil"
-            )
-        if operand in ("fprop_input", "dgrad_grad_output") and cast.is_row and not cast.is_power:
-            raise ValueError(
-                f"{name}: {operand} is '{cast.text}', but each position enters several sums of a convolution: use "
-                "[tensor], blocks, or rows with a power of two, such as [row:e8m0] rceil"
-            )
-        if operand.startswith("wgrad") and cast.transform and len(kernel) > 2:
-            raise ValueError(f"{name}: {operand} is '{cast.text}': a transform in wgrad needs a 1-D or 2-D convolution")
 
 
 def _unfolds(site: Site) -> bool:
@@ -112,133 +101,75 @@ def _unfolds(site: Site) -> bool:
     return any(c is not None and c.transform > 0 for c in (site.casts.wgrad_input, site.casts.wgrad_grad_output))
 
 
-def _kept_input(x_c: Tensor, site: Site, drawn: Tensor) -> Any:
-    """What wgrad reads of the input: codes of [N * positions, C], or of the tensor as it lies under one scale."""
-    wgrad = site.casts.wgrad_input
-    matrix = x_c.flatten(1) if wgrad is None or wgrad.ignores_axis else layout.positions_by_channels(x_c)
-    return cast_and_keep(matrix, None, wgrad, input_context(site, drawn))
+def _both_gradients(ctx: Any, g_c: Tensor, kept: Kept, weight: Tensor, drawn: Tensor) -> tuple[Tensor, Tensor]:
+    """Of input and weight; in one call where both take the same operand of the output's gradient."""
+    site, geometry = ctx.site, ctx.geometry
+    g, g_wgrad = both_gradients(g_c, geometry, site, drawn)
+    dgrad_weight, wgrad_input = site.casts.dgrad_weight, site.casts.wgrad_input
+    same = (dgrad_weight and dgrad_weight.text) == (wgrad_input and wgrad_input.text)
+    if g is not g_wgrad or not same:
+        return _input_gradient(ctx, g, weight, drawn), _weight_gradient(ctx, g_wgrad, kept, weight, drawn)
+    w = weight_for_dgrad(weight, geometry, site, drawn)
+    x = kept_input(kept, ctx.saved_input, geometry, g_c.new_empty(()).expand(ctx.shape), site, drawn)
+    dtype = layout.wide_dtype(g.is_integer and x.is_integer, _ENDLESS)
+    dx, dw = _gradients(ctx, "dgrad + wgrad", (g, w), (g.values, x.values, w.values), dtype)
+    scales = layout.output_scales_of_weight(g.outer, geometry), layout.input_scales_of_weight(x.outer, geometry)
+    return layout.scaled_by(dx, g.outer, layout.by_channel(w.outer, dx)), layout.scaled_by(dw, *scales)
 
 
-def _by_positions(
-    x: Tensor, cast: OperandCast | None, geometry: Geometry, group: int, context: CastContext
-) -> _ChannelOperand:
-    """[N, channels, ...] cast along the channels of each group."""
-    context = replace(context, slots=(None, None))
-    if cast is None or cast.ignores_axis:
-        made = cast_operand(x.reshape(x.shape[0], -1), cast, 1, context)
-        return _ChannelOperand(made.carrier.reshape(x.shape), made.outer, made.format, made.is_integer)
-    made = cast_operand(layout.positions_by_channels(x).reshape(-1, group), cast, 1, context)
-    carrier = made.carrier
-    outer = made.outer
-    if outer is not None and outer.dim() > 0:  # powers of two by row: exact inside the carrier
-        carrier, outer = carrier * outer, None
-    positions = carrier.reshape(-1, geometry.groups * carrier.shape[1])
-    return _ChannelOperand(layout.from_positions(positions, x), outer, made.format, made.is_integer)
-
-
-def _weight_for_fprop(weight: Tensor, site: Site, geometry: Geometry, drawn: Tensor) -> _ChannelOperand:
-    cast, context = site.casts.fprop_weight, replace(weight_context(site, drawn, 1), slots=(None, None))
-    if cast is None or cast.ignores_axis or cast.is_row:
-        made = cast_operand(layout.rows_for_fprop(weight), cast, 1, context)
-        return _ChannelOperand(made.carrier.reshape(weight.shape), made.outer, made.format, made.is_integer)
-    made = cast_batch(layout.weight_for_fprop(weight), cast, context)
-    values = layout.weight_from_fprop(made.carrier, geometry)
-    return _ChannelOperand(values, made.outer, made.format, made.is_integer)
-
-
-def _weight_for_dgrad(weight: Tensor, site: Site, geometry: Geometry, drawn: Tensor) -> _ChannelOperand:
-    cast, context = site.casts.dgrad_weight, replace(weight_context(site, drawn, 0), slots=(None, None))
-    if cast is None or cast.ignores_axis:
-        made = cast_operand(layout.rows_for_fprop(weight), cast, 1, context)
-        return _ChannelOperand(made.carrier.reshape(weight.shape), made.outer, made.format, made.is_integer)
-    if cast.is_row:
-        made = cast_operand(layout.rows_for_dgrad(weight, geometry), cast, 1, context)
-        values = layout.rows_from_dgrad(made.carrier, geometry)
-        return _ChannelOperand(values, made.outer, made.format, made.is_integer)
-    made = cast_batch(layout.weight_for_dgrad(weight, geometry), cast, context)
-    values = layout.weight_from_dgrad(made.carrier, geometry)
-    return _ChannelOperand(values, made.outer, made.format, made.is_integer)
-
-
-def _input_gradient(ctx: Any, g_c: Tensor, weight: Tensor, drawn: Tensor) -> Tensor:
-    site, geometry, arguments = ctx.site, ctx.geometry, ctx.arguments
-    context = grad_context(site, drawn)
-    g = _by_positions(g_c, site.casts.dgrad_grad_output, geometry, geometry.out_group, context)
-    w = _weight_for_dgrad(weight.to(g_c.dtype), site, geometry, drawn)
-    _announce(site, "dgrad", g, w)
-    like = g.values.new_empty(()).expand(ctx.shape)  # only its shape is read
-    mask = (True, False, False)
+def _input_gradient(ctx: Any, g: ChannelOperand, weight: Tensor, drawn: Tensor) -> Tensor:
+    site, geometry = ctx.site, ctx.geometry
+    w = weight_for_dgrad(weight, geometry, site, drawn)
+    x = g.values.new_empty(()).expand(list(ctx.shape))  # only its shape is read
     dtype = layout.wide_dtype(g.is_integer and w.is_integer, geometry.out_group * geometry.taps)
-    dx = exactly(
-        torch.ops.aten.convolution_backward,
-        g.values.to(dtype), like.to(dtype), w.values.to(dtype), None, *arguments.positional(), mask,
-    )[0].float()  # fmt: skip
+    dx = _gradients(ctx, "dgrad", (g, w), (g.values, x, w.values), dtype)[0]
     return layout.scaled_by(dx, g.outer, layout.by_channel(w.outer, dx))
 
 
-def _weight_gradient(ctx: Any, g_c: Tensor, kept: Any, weight: Tensor, drawn: Tensor) -> Tensor:
-    site, geometry, arguments = ctx.site, ctx.geometry, ctx.arguments
-    casts, context = site.casts, replace(grad_context(site, drawn).next(), slots=(None, None))
-    made = kept_operand(kept, ctx.saved_input, casts.wgrad_input, replace(input_context(site, drawn).next(), slots=(None, None)))
-    flat = casts.wgrad_input is None or casts.wgrad_input.ignores_axis
-    like = g_c.new_empty(()).expand(ctx.shape)
-    x = made.carrier.reshape(ctx.shape) if flat else layout.from_positions(made.carrier, like)
-    g_made, g = _positions_first(g_c, casts.wgrad_grad_output, context)
-    _announce_formats(site, "wgrad", g_made.format, made.format)
-    dtype = layout.wide_dtype(made.is_integer and g_made.is_integer, 1 << 20)
-    dw = exactly(
-        torch.ops.aten.convolution_backward,
-        g.to(dtype), x.to(dtype), weight.to(dtype), None, *arguments.positional(), (False, True, False),
-    )[1].float()  # fmt: skip
-    scales = layout.output_scales_of_weight(g_made.outer, geometry), layout.input_scales_of_weight(made.outer, geometry)
+def _weight_gradient(ctx: Any, g: ChannelOperand, kept: Kept, weight: Tensor, drawn: Tensor) -> Tensor:
+    site, geometry = ctx.site, ctx.geometry
+    x = kept_input(kept, ctx.saved_input, geometry, g.values.new_empty(()).expand(list(ctx.shape)), site, drawn)
+    dtype = layout.wide_dtype(g.is_integer and x.is_integer, g.values.numel() // max(g.values.shape[1], 1))
+    dw = _gradients(ctx, "wgrad", (g, x), (g.values, x.values, weight), dtype)[1]
+    scales = layout.output_scales_of_weight(g.outer, geometry), layout.input_scales_of_weight(x.outer, geometry)
     return layout.scaled_by(dw, *scales)
 
 
-def _positions_first(g_c: Tensor, cast: OperandCast | None, context: CastContext) -> tuple[Operand, Tensor]:
-    """A gradient cast along batch and positions, as an operand and in its own layout."""
-    if cast is None or cast.ignores_axis:
-        made = cast_operand(g_c.reshape(g_c.shape[0], -1), cast, 1, context)
-        return made, made.carrier.reshape(g_c.shape)
-    made = cast_operand(layout.positions_by_channels(g_c), cast, 0, context)
-    return made, layout.from_positions(made.carrier, g_c)
+def _gradients(
+    ctx: Any,
+    gemm: str,
+    operands: tuple[ChannelOperand, ChannelOperand],
+    tensors: tuple[Tensor, Tensor, Tensor],
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor]:
+    """What a GEMM, or both, give of (gradient, input, weight); of what is not an operand only the shape is read."""
+    mask = ("dgrad" in gemm, "wgrad" in gemm, False)
+    formats = operands[0].format, operands[1].format
+    wide = (t.to(dtype) for t in tensors)
+    with told(ctx.site.state, ctx.where, gemm, formats, "emulated"):
+        grads = exactly(torch.ops.aten.convolution_backward, *wide, None, *ctx.arguments.positional(), mask)
+    empty = tensors[0].new_empty(0)
+    return (grads[0].float() if mask[0] else empty), (grads[1].float() if mask[1] else empty)
 
 
-def _weight_gradient_unfolded(ctx: Any, g_c: Tensor, kept: Any, weight: Tensor, drawn: Tensor) -> Tensor:
+def _weight_gradient_unfolded(ctx: Any, g_c: Tensor, kept: Kept, weight: Tensor, drawn: Tensor) -> Tensor:
     """As one GEMM for each group, of the gradient and of a copy of the input for each tap."""
     site, geometry, arguments = ctx.site, ctx.geometry, ctx.arguments
     x, g = kept[0], g_c
+    if x is None:
+        raise RuntimeError(f"{ctx.where}: nothing was kept of the input for the weight's gradient")
+    kernel = geometry.kernel
     if x.dim() == 3:
-        x, g = x.unsqueeze(2), g.unsqueeze(2)
-        arguments = arguments.as_2d()
-    kernel = (1, *geometry.kernel) if len(geometry.kernel) == 1 else geometry.kernel
+        x, g, kernel, arguments = x.unsqueeze(2), g.unsqueeze(2), (1, *kernel), arguments.as_2d()
     columns = F.unfold(x.float(), kernel, arguments.dilation, arguments.padding, arguments.stride)
     columns = columns.reshape(x.shape[0], geometry.groups, geometry.reduction, -1)
     g = g.reshape(g.shape[0], geometry.groups, geometry.out_group, -1)
+    casts = site.casts.wgrad_grad_output, site.casts.wgrad_input
+    contexts = unplaced(grad_context(site, drawn).next()), unplaced(input_context(site, drawn).next())
     product, parts = product_of(site, torch.float32), []
     for group in range(geometry.groups):
-        g_MK = g[:, group].transpose(1, 2).reshape(-1, geometry.out_group)
-        x_MR = columns[:, group].transpose(1, 2).reshape(-1, geometry.reduction)
-        contexts = (grad_context(site, drawn).next(), input_context(site, drawn).next())
-        left, right = (
-            cast_operand(t.contiguous(), cast, 0, replace(context, slots=(None, None)))
-            for t, cast, context in zip(
-                (g_MK, x_MR), (site.casts.wgrad_grad_output, site.casts.wgrad_input), contexts, strict=True
-            )
-        )
-        _announce_formats(site, "wgrad", left.format, right.format)
-        parts.append(multiply(transposed(left), right, product))
+        matrices = (t[:, group].transpose(1, 2).flatten(0, 1).contiguous() for t in (g, columns))
+        left, right = (cast_operand(t, c, 0, context) for t, c, context in zip(matrices, casts, contexts, strict=True))
+        with told(site.state, ctx.where, "wgrad", (left.format, right.format), "emulated"):
+            parts.append(multiply(transposed(left), right, product))
     return torch.cat(parts).reshape(weight.shape)
-
-
-def _wide(product: Any, a: _ChannelOperand, b: _ChannelOperand, reduction: int, *rest: Any) -> Tensor:
-    dtype = layout.wide_dtype(a.is_integer and b.is_integer, reduction)
-    return exactly(product, a.values.to(dtype), b.values.to(dtype), *rest).float()
-
-
-def _announce(site: Site, gemm: str, a: _ChannelOperand, b: _ChannelOperand) -> None:
-    _announce_formats(site, gemm, a.format, b.format)
-
-
-def _announce_formats(site: Site, gemm: str, a: str, b: str) -> None:
-    if site.state.listener is not None:
-        site.state.listener.announce(site.name, gemm, (a, b), "emulated")

@@ -44,7 +44,11 @@ def _reduce(self: nn.Module, protocol: Any) -> Any:
     while "_mixprec_base" in cls.__dict__:
         makers.append(cls.__dict__["_mixprec_maker"])
         cls = cls.__dict__["_mixprec_base"]
-    return blank, (cls, tuple(reversed(makers))), self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__
+    return (
+        blank,
+        (cls, tuple(reversed(makers))),
+        self.__getstate__() if hasattr(self, "__getstate__") else self.__dict__,
+    )
 
 
 def blank(base: type[nn.Module], makers: tuple[Maker, ...]) -> nn.Module:

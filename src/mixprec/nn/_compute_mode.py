@@ -20,6 +20,7 @@ from ._multihead import multi_head_attention_forward
 from ._plain_products import PLAIN
 from ._product_handlers import PRODUCTS
 from ._site import ConversionState
+from ._user_regions import is_left_to_torch
 
 
 class ComputeMode(TorchFunctionMode):
@@ -34,15 +35,14 @@ class ComputeMode(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         state = self.state
-        # Inside a user's autocast(enabled=False), a 16-bit compute dtype leaves everything to torch.
-        if not state.is_16bit or torch.is_autocast_enabled(state.device_type):
-            handler = PRODUCTS.get(func) or (HANDLERS.get(func) if state.is_16bit else PLAIN.get(func))
-            if handler is not None:
-                return handler(state, func, args, kwargs)
-            if func is torch.nn.functional.multi_head_attention_forward and (state.is_16bit or state.functions):
+        if func is torch.nn.functional.multi_head_attention_forward:
+            if (state.is_16bit or state.functions) and not is_left_to_torch(state):
                 # A mode is off while it handles a call; the products inside have to see it again.
                 with self:
                     return multi_head_attention_forward(state, *args, **kwargs)
+        handler = PRODUCTS.get(func) or (HANDLERS.get(func) if state.is_16bit else PLAIN.get(func))
+        if handler is not None and not is_left_to_torch(state):
+            return handler(state, func, args, kwargs)
         if func is torch.Tensor.unflatten:
             # Under a mode, torch's compiler inlines this one method and stops at its super() call.
             func = torch.unflatten

@@ -10,21 +10,22 @@ import torch
 from torch import Tensor, nn
 
 from ..specs import Recipe, load_recipe
-from ._class_swap import base_class
 from ._audit import Audit, AuditRow, make_rows
+from ._class_swap import base_class
 from ._compute_mode import ComputeMode
 from ._device import device_of, native_compute, native_here
 from ._foreign import notes_on_left_alone
 from ._matching import Matched, match_rules
 from ._observer import GemmObserver, observing
-from ._refusals import refuse_unconvertible
-from ._region import ATTRIBUTE, PATH
-from ._resolve import emulation_note, kept_dtypes, notes_about, resolve
 from ._operand_cast import OperandCasts
 from ._passing import new_random_state
+from ._refusals import refuse_unconvertible
+from ._region import PATH
+from ._resolve import emulation_note, kept_dtypes, notes_about, resolve
 from ._site import SITE, ConversionState
 from ._site_assignment import assign_sites
 from ._step_start import StepStart
+from ._user_regions import ATTRIBUTE
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 _HANDLE = "_mixprec_conversion"
@@ -106,8 +107,8 @@ class Conversion:
         assign_sites(self.model, recipe, matched, self.state, tracks=_has_casts(self.recipe))
         self._step_start = StepStart.of(self.state)
         if not self.notes:
-            alone = notes_on_left_alone(self._alone, recipe.name) if _has_casts(recipe) else ()
-            self.notes = notes_about(self.model, recipe, self.state) + alone
+            alone = () if self._leaves_all else notes_on_left_alone(self._alone, recipe.name)
+            self.notes = notes_about(self.model, recipe, self.state, reaches=matched.reaches) + alone
 
     @property
     def _leaves_all(self) -> bool:

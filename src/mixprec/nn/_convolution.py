@@ -6,18 +6,19 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ._autograd import plain_torch
-from ._exact_product import exactly
-from ._operand import FORMAT_OF_DTYPE
-from ._operands import rounded_to
 from ._cast_convolution import CastConvolution
 from ._convolution_arguments import ConvolutionArguments
+from ._convolution_refusals import refuse_convolution_casts
+from ._exact_product import exactly
+from ._once import OnceFunction, once, refuse_transforms
+from ._operands import rounded_to
 from ._site import ConversionState, Site
+from ._telling import plain_product
 
 
-class ConvolutionFunction(torch.autograd.Function):
+class ConvolutionFunction(OnceFunction):
     """``aten.convolution``; keeps the 16-bit input, makes the weight's rounding again in the backward pass."""
 
     @staticmethod
@@ -27,43 +28,40 @@ class ConvolutionFunction(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor | None,
         arguments: ConvolutionArguments,
-        state: ConversionState,
+        site: Site,
     ) -> Tensor:
-        dtype, ctx.where = state.compute_dtype, state.where()
+        state = site.state
+        dtype, ctx.where = state.compute_dtype, site.name or state.where()
         with plain_torch(state.device_type):
             x_c = x.to(dtype)
             b_c = None if bias is None else bias.to(dtype)
-            y = _convolve(x_c, weight, b_c, arguments, state)
+            y = _convolve(x_c, weight, b_c, arguments, state, ctx.where)
         ctx.save_for_backward(x_c, weight)
         ctx.arguments, ctx.state = arguments, state
         ctx.dtypes = (x.dtype, None if bias is None else (bias.dtype, list(bias.shape)))
         return y
 
     @staticmethod
-    @once_differentiable
+    @once
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]  # the decorator's types are open
         (grad,) = grad_outputs
         x_c, weight = ctx.saved_tensors
         state: ConversionState = ctx.state
         x_dtype, bias = ctx.dtypes
         needs_x, needs_w, needs_b = ctx.needs_input_grad[:3]
+        sizes: list[int] | None = None if bias is None else bias[1]
         dx = dw = db = None
         with plain_torch(state.device_type):
             g_c = grad.to(state.compute_dtype)
-            sizes: list[int] | None = None if bias is None else bias[1]
             if needs_x and state.native_compute:
-                _announce(state, ctx.where, "dgrad", "native")
-                dx = _gradients(g_c, x_c, weight.to(x_c.dtype), sizes, ctx.arguments, (True, False, False))[0]
+                with plain_product(state, ctx.where, "dgrad", "native"):
+                    dx = _gradients(g_c, x_c, weight.to(x_c.dtype), sizes, ctx.arguments, (True, False, False))[0]
                 needs_x = False
             if needs_x or needs_w or needs_b:
                 wide = (g_c.float(), x_c.float(), rounded_to(weight, state.compute_dtype, wide=True).float())
-                _announce(
-                    state,
-                    ctx.where,
-                    "dgrad + wgrad" if needs_x and needs_w else "dgrad" if needs_x else "wgrad",
-                    "emulated",
-                )
-                grads = _gradients(*wide, sizes, ctx.arguments, (needs_x, needs_w, needs_b))
+                gemm = "dgrad + wgrad" if needs_x and needs_w else "dgrad" if needs_x else "wgrad"
+                with plain_product(state, ctx.where, gemm, "emulated"):
+                    grads = _gradients(*wide, sizes, ctx.arguments, (needs_x, needs_w, needs_b))
                 dx = grads[0] if needs_x else dx
                 dw = grads[1].to(weight.dtype) if needs_w else None
                 db = grads[2].to(bias[0]) if needs_b and bias is not None else None
@@ -74,10 +72,12 @@ class ConvolutionFunction(torch.autograd.Function):
 
 def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, arguments: ConvolutionArguments, site: Site) -> Tensor:
     """A (transposed) convolution of [N, C, ...] or unbatched [C, ...] input in a site's casts, else the compute dtype."""
+    refuse_transforms(site.name, x, weight)
+    refuse_convolution_casts(site.name, site.casts, tuple(weight.shape[2:]))
     batched = x.dim() == weight.dim()
     x = x if batched else x[None]
     y: Any = (
-        ConvolutionFunction.apply(x, weight, bias, arguments, site.state)
+        ConvolutionFunction.apply(x, weight, bias, arguments, site)
         if site.casts.is_plain or arguments.transposed
         else CastConvolution.apply(x, weight, bias, arguments, site)
     )
@@ -85,15 +85,21 @@ def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, arguments: Convo
 
 
 def _convolve(
-    x_c: Tensor, weight: Tensor, b_c: Tensor | None, arguments: ConvolutionArguments, state: ConversionState
+    x_c: Tensor,
+    weight: Tensor,
+    b_c: Tensor | None,
+    arguments: ConvolutionArguments,
+    state: ConversionState,
+    where: str,
 ) -> Tensor:
     dtype = state.compute_dtype
-    _announce(state, "", "fprop", "native" if state.native_compute else "emulated")
     if state.native_compute:
-        return torch.ops.aten.convolution(x_c, weight.to(dtype), b_c, *arguments.positional())
+        with plain_product(state, where, "fprop", "native"):
+            return torch.ops.aten.convolution(x_c, weight.to(dtype), b_c, *arguments.positional())
     w = rounded_to(weight, dtype, wide=True).float()
     b = None if b_c is None else b_c.float()
-    return exactly(torch.ops.aten.convolution, x_c.float(), w, b, *arguments.positional()).to(dtype)
+    with plain_product(state, where, "fprop", "emulated"):
+        return exactly(torch.ops.aten.convolution, x_c.float(), w, b, *arguments.positional()).to(dtype)
 
 
 def _gradients(
@@ -105,9 +111,3 @@ def _gradients(
     mask: tuple[bool, bool, bool],
 ) -> tuple[Tensor, Tensor, Tensor]:
     return exactly(torch.ops.aten.convolution_backward, g, x, w, bias_sizes, *arguments.positional(), mask)
-
-
-def _announce(state: ConversionState, where: str, gemm: str, engine: str) -> None:
-    if state.listener is not None:
-        name = FORMAT_OF_DTYPE[state.compute_dtype]
-        state.listener.announce(where, gemm, (name, name), engine)

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from ._convolution import convolution
 from ._convolution_arguments import ConvolutionArguments
-from ._plain_calls import plain
+from ._product_sites import is_castable
 from ._site import ConversionState, Site
+from ._telling import left_to_torch
 
 _Size = int | Sequence[int]
 
@@ -66,17 +67,23 @@ def _forward_handler(
     state: ConversionState, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Tensor:
     weight: Tensor = args[1] if len(args) > 1 else kwargs["weight"]
-    floating = weight.is_floating_point() and weight.dim() > 2
-    site = state.casts_of(f"Conv{weight.dim() - 2}d", (weight.shape[0], weight.shape[1])) if floating else None
-    if site is not None or (state.is_16bit and floating):
+    taken = weight.dim() > 2 and is_castable(*_tensors(args, kwargs))
+    site = state.casts_of(f"Conv{weight.dim() - 2}d", (weight.shape[0], weight.shape[1])) if taken else None
+    if site is not None or (state.is_16bit and taken):
         return convolve(site or state.functional, *args, **kwargs)
-    return plain(state, func, args, kwargs)
+    return left_to_torch(state, func, args, kwargs)
+
+
+def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+    return [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
 
 
 def _transposed_handler(
     state: ConversionState, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Tensor:
-    return _transposed(state.functional, *args, **kwargs) if state.is_16bit else plain(state, func, args, kwargs)
+    if state.is_16bit and is_castable(*_tensors(args, kwargs)):
+        return _transposed(state.functional, *args, **kwargs)
+    return left_to_torch(state, func, args, kwargs)
 
 
 #: Handlers by function; ``F.conv2d`` and ``torch.conv2d`` are one object.

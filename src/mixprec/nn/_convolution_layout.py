@@ -1,7 +1,8 @@
-"""Convolution operands as matrices whose last or first axis is the reduction, and back.
+"""Convolution operands as matrices whose reduction is an axis, and back.
 
-A convolution sums over the channels of a group and over the kernel's positions. Blocks lie along the channels (as in a
-channels-last layout) and end with the group; for the weight's gradient they lie along batch and positions.
+A convolution with groups is a product for each group: nothing that shares a scale reaches from one group into the next. It
+sums over the channels of a group and over the kernel's taps; blocks lie along the channels, tap by tap (as in a channels-last
+layout). The weight's gradient sums over batch and positions, and blocks lie along these.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import math
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """Sizes of one convolution: channels in and out of each group, groups, positions of the kernel."""
+    """Sizes of one convolution: channels out and in of each group, groups, positions of the kernel."""
 
     out_group: int
     in_group: int
@@ -38,6 +40,14 @@ class Geometry:
         return self.in_group * self.taps
 
 
+# --- activations and gradients ----------------------------------------------------------------------
+
+
+def channel_rows(x: Tensor) -> Tensor:
+    """[N, C, ...] as [N * C, positions], as it lies."""
+    return x.reshape(x.shape[0] * x.shape[1], -1)
+
+
 def positions_by_channels(x: Tensor) -> Tensor:
     """[N, C, ...] as [N * positions, C]."""
     return x.movedim(1, -1).reshape(-1, x.shape[1])
@@ -48,25 +58,54 @@ def from_positions(matrix: Tensor, like: Tensor) -> Tensor:
     return matrix.reshape(like.shape[0], *like.shape[2:], -1).movedim(-1, 1)
 
 
-def weight_for_fprop(weight: Tensor) -> Tensor:
-    """[K, C / G, taps...] as [taps, K, C / G]: blocks lie along the input's channels."""
-    return weight.flatten(2).permute(2, 0, 1)
+def groups_apart(matrix: Tensor, groups: int, size: int) -> Tensor:
+    """[M, C] with the channels of each group filled with zeros to whole blocks of ``size``."""
+    channels = matrix.shape[1] // groups
+    missing = -channels % size
+    return F.pad(matrix.unflatten(1, (groups, channels)), (0, missing)).flatten(1) if missing else matrix
+
+
+def groups_together(matrix: Tensor, groups: int, channels: int) -> Tensor:
+    """Back to [M, C], ``channels`` in all."""
+    group = channels // groups
+    if matrix.shape[1] == channels:
+        return matrix
+    return matrix.unflatten(1, (groups, -1))[:, :, :group].flatten(1)
+
+
+def group_rows(x: Tensor, groups: int) -> Tensor:
+    """[N, C, ...] as [groups, N * positions, C / groups]."""
+    return positions_by_channels(x).unflatten(1, (groups, -1)).transpose(0, 1)
+
+
+def from_group_rows(batch: Tensor, like: Tensor) -> Tensor:
+    """Back to [N, C', ...]; the channels of each group may have been padded."""
+    return from_positions(batch.transpose(0, 1).flatten(1), like)
+
+
+# --- weights ----------------------------------------------------------------------------------------
+
+
+def weight_for_fprop(weight: Tensor, geometry: Geometry) -> Tensor:
+    """[K, C / G, taps...] as [G * taps, K / G, C / G]: blocks lie along the input's channels."""
+    grouped = weight.reshape(geometry.groups, geometry.out_group, geometry.in_group, geometry.taps)
+    return grouped.permute(0, 3, 1, 2).reshape(-1, geometry.out_group, geometry.in_group)
 
 
 def weight_from_fprop(batch: Tensor, geometry: Geometry) -> Tensor:
-    """Back to [K, C' / G, taps...]; the channels may have been padded."""
-    return batch.permute(1, 2, 0).reshape(batch.shape[1], batch.shape[2], *geometry.kernel)
+    """Back to [K, C' / G, taps...]; the input's channels may have been padded."""
+    grouped = batch.reshape(geometry.groups, geometry.taps, geometry.out_group, -1).permute(0, 2, 3, 1)
+    return grouped.reshape(geometry.groups * geometry.out_group, -1, *geometry.kernel)
 
 
 def weight_for_dgrad(weight: Tensor, geometry: Geometry) -> Tensor:
-    """[K, C / G, taps...] as [taps * G, C / G, K / G]: blocks lie along the output's channels."""
-    grouped = weight.reshape(geometry.groups, geometry.out_group, geometry.in_group, geometry.taps)
-    return grouped.permute(3, 0, 2, 1).reshape(-1, geometry.in_group, geometry.out_group)
+    """[K, C / G, taps...] as [G * taps, C / G, K / G]: blocks lie along the output's channels."""
+    return weight_for_fprop(weight, geometry).transpose(1, 2)
 
 
 def weight_from_dgrad(batch: Tensor, geometry: Geometry) -> Tensor:
     """Back to [K', C / G, taps...]; the output's channels may have been padded."""
-    grouped = batch.reshape(geometry.taps, geometry.groups, geometry.in_group, -1).permute(1, 3, 2, 0)
+    grouped = batch.reshape(geometry.groups, geometry.taps, geometry.in_group, -1).permute(0, 3, 2, 1)
     return grouped.reshape(-1, geometry.in_group, *geometry.kernel)
 
 
@@ -85,6 +124,9 @@ def rows_from_dgrad(matrix: Tensor, geometry: Geometry) -> Tensor:
     """Back to [K, C / G, taps...]."""
     grouped = matrix.reshape(geometry.groups, geometry.in_group, geometry.out_group, geometry.taps)
     return grouped.transpose(1, 2).reshape(-1, geometry.in_group, *geometry.kernel)
+
+
+# --- scales of outer axes ---------------------------------------------------------------------------
 
 
 def by_channel(scale: Tensor | None, like: Tensor) -> Tensor | None:

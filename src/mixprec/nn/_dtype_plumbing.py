@@ -8,34 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._in_place_sums import IN_PLACE_SUMS
+from ._ranges import LARGEST_FP16, leaves_fp16, widened
 from ._site import ConversionState
 
 Function = Callable[..., Any]
 Handler = Callable[[ConversionState, Function, tuple[Any, ...], dict[str, Any]], Any]
 _16_BIT = (torch.float16, torch.bfloat16)
-_LARGEST = torch.finfo(torch.float16).max
-_NORMAL = torch.finfo(torch.float16).smallest_normal
-
-
-def widened(value: Any) -> Any:
-    """16-bit tensors in fp32; lists and tuples of them likewise; anything else as it is."""
-    if isinstance(value, Tensor):
-        return value.float() if value.dtype in _16_BIT else value
-    if type(value) in (list, tuple):
-        return type(value)(widened(v) for v in value)
-    return value
 
 
 def in_fp32(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The call with its 16-bit arguments in fp32."""
     return func(*(widened(a) for a in args), **{name: widened(v) for name, v in kwargs.items()})
-
-
-def leaves_fp16(constant: Any, x: Any) -> bool:
-    """Whether a constant (an epsilon, a mask's -1e9) is outside the normal range of an fp16 tensor ``x``."""
-    if type(constant) not in (int, float) or not isinstance(x, Tensor) or x.dtype != torch.float16:
-        return False
-    return constant != 0 and not (_NORMAL <= abs(constant) <= _LARGEST) and abs(constant) != float("inf")
 
 
 def promoted(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -55,21 +39,11 @@ def written(state: ConversionState, func: Function, args: tuple[Any, ...], kwarg
     def fitting(value: Any) -> Any:
         if isinstance(value, Tensor) and value.is_floating_point() and target.is_floating_point():
             return value.to(target.dtype)
-        if leaves_fp16(value, target) and abs(value) > _LARGEST:
-            return _LARGEST if value > 0 else -_LARGEST
+        if leaves_fp16(value, target) and abs(value) > LARGEST_FP16:
+            return LARGEST_FP16 if value > 0 else -LARGEST_FP16
         return value
 
     return func(target, *(fitting(a) for a in args[1:]), **{name: fitting(v) for name, v in kwargs.items()})
-
-
-def in_place_sum(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A mask added to fp16 scores in place: two finite values give a finite one."""
-    x, other = args[0], kwargs["other"] if len(args) < 2 else args[1]
-    constant = leaves_fp16(other, x) or (isinstance(other, Tensor) and not (x.requires_grad and other.requires_grad))
-    if x.dtype != torch.float16 or not constant:
-        return func(*args, **kwargs)
-    y = _OUT_OF_PLACE[func](x.float(), widened(other), **{k: v for k, v in kwargs.items() if k != "other"})
-    return x.copy_(torch.where(y.isinf(), y, y.clamp(-_LARGEST, _LARGEST)))
 
 
 def scaled(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -113,14 +87,6 @@ def filled(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs
     return func(*args, **kwargs)
 
 
-_OUT_OF_PLACE: Mapping[Function, Function] = {
-    torch.Tensor.add_: torch.add,
-    torch.Tensor.__iadd__: torch.add,
-    torch.Tensor.sub_: torch.sub,
-    torch.Tensor.__isub__: torch.sub,
-}
-
-
 def _table() -> Mapping[Function, Handler]:
     both, method = (torch, torch.Tensor), (torch.Tensor,)
     groups: tuple[tuple[Handler, tuple[Any, ...], str], ...] = (
@@ -138,7 +104,7 @@ def _table() -> Mapping[Function, Handler]:
     table: dict[Function, Handler] = {}
     for handler, owners, names in groups:
         table.update(dict.fromkeys(spelled(names, *owners), handler))
-    return table | dict.fromkeys(_OUT_OF_PLACE, in_place_sum)
+    return table | IN_PLACE_SUMS
 
 
 def spelled(names: str, *owners: Any) -> Iterable[Function]:

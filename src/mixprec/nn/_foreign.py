@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from ._class_swap import base_class
 from ._layer_types import LAYER_TYPES
 
+_TAKEN = (torch.float32, torch.bfloat16, torch.float16)
 _LIBRARIES = ("bitsandbytes", "torchao", "transformer_engine")
 
 
@@ -30,7 +32,7 @@ def _reason(module: nn.Module) -> str:
     kind = type(weight)
     if kind not in (Tensor, nn.Parameter) and kind.__module__.partition(".")[0] in _LIBRARIES:
         return f"a weight of class {kind.__name__} of {kind.__module__.partition('.')[0]}"
-    if base_class(module) in LAYER_TYPES and not weight.is_floating_point():
+    if base_class(module) in LAYER_TYPES and weight.dtype not in _TAKEN:
         return f"a weight of dtype {str(weight.dtype).removeprefix('torch.')}"
     return ""
 

@@ -66,7 +66,12 @@ class FunctionSites:
 
 
 def function_sites(
-    model: nn.Module, paths: Sequence[str], recipe: Recipe, structure: Structure, state: ConversionState, first_stream: int
+    model: nn.Module,
+    paths: Sequence[str],
+    recipe: Recipe,
+    structure: Structure,
+    state: ConversionState,
+    first_stream: int,
 ) -> tuple[FunctionSites, int]:
     """The sites of a model's function calls.
 

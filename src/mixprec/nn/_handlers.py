@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -11,33 +11,44 @@ from torch import Tensor
 
 from ..formats import get_format
 from ..formats import round as round_scalar
-from ._dtype_plumbing import PLUMBING, Function, Handler, in_fp32, leaves_fp16, spelled, widened
+from ._dtype_plumbing import PLUMBING, Function, Handler, in_fp32, spelled
 from ._operand import FORMAT_OF_DTYPE
-from ._recurrent import recurrent
-from ._rules import fp32_functions
+from ._product_sites import is_castable
+from ._ranges import leaves_fp16, widened
+from ._recurrent import recurrent, rounded
+from ._rules import decompositions, fp32_functions
 from ._site import ConversionState
+from ._telling import compute_dtype_call, plain
 
 _16_BIT = (torch.float16, torch.bfloat16)
 
 
 def _wide(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Operands rounded to the compute dtype, the function itself in fp32, the result rounded once."""
-    if state.native_compute:
+    if not is_castable(*_floating(args), *_floating(tuple(kwargs.values()))):
         return func(*args, **kwargs)
-    with torch.autocast(state.device_type, enabled=False):
-        y = func(*(_rounded(a, state) for a in args), **{k: _rounded(v, state) for k, v in kwargs.items()})
+    if state.native_compute:
+        with compute_dtype_call(state, rounded=False):
+            return func(*args, **kwargs)
+    with torch.autocast(state.device_type, enabled=False), compute_dtype_call(state, rounded=True):
+        y = func(*(rounded(a, state) for a in args), **{k: rounded(v, state) for k, v in kwargs.items()})
     return tuple(t.to(state.compute_dtype) for t in y) if isinstance(y, tuple) else y.to(state.compute_dtype)
 
 
-def _rounded(value: Any, state: ConversionState) -> Any:
-    if isinstance(value, Tensor) and value.is_floating_point():
-        return value.to(state.compute_dtype).float()
-    if type(value) in (list, tuple):
-        return type(value)(_rounded(v, state) for v in value)
-    return value
+def _decomposition(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """In fp32 as the recipe wants it, the matrix products inside too."""
+    arguments = tuple(widened(a) for a in args), {name: widened(v) for name, v in kwargs.items()}
+    with torch.autocast(state.device_type, enabled=False):
+        return plain(state, func, *arguments)
+
+
+def _floating(values: tuple[Any, ...]) -> list[Tensor]:
+    return [v for v in values if isinstance(v, Tensor) and (v.is_floating_point() or v.is_complex())]
 
 
 def _recurrent(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if not is_castable(*_floating(args)):
+        return func(*args, **kwargs)
     return recurrent(func, args, kwargs, state)
 
 
@@ -109,9 +120,10 @@ def _join(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs:
 
 def _table() -> Mapping[Function, Handler]:
     table: dict[Function, Handler] = dict.fromkeys(fp32_functions(), in_fp32)
+    table.update(dict.fromkeys(decompositions(), _decomposition))
+    table.update(dict.fromkeys(spelled("cdist", torch), _decomposition))
     groups: tuple[tuple[Handler, Iterable[Function]], ...] = (
-        (_wide, spelled("chain_matmul tensordot lstm_cell gru_cell", torch, torch.Tensor)),
-        (_wide, [*spelled("rnn_tanh_cell rnn_relu_cell", torch), F.bilinear, torch.linalg.multi_dot]),
+        (_wide, [*spelled("lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell", torch), F.bilinear]),
         (_recurrent, spelled("lstm gru rnn_tanh rnn_relu", torch)),
         (_normalization, spelled("layer_norm group_norm rms_norm", F, torch)),
         (_embedding, [F.embedding]),

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-import torch
 from torch import nn
 
+from ._autograd import is_in_backward
 from ._class_swap import subclass_of
 from ._compute_mode import is_active
 from ._site import SITE, Site
 from ._site_products import SiteProducts
+from ._user_regions import is_left_to_torch, note_module
 
 Forward = Callable[..., Any]
 _F = TypeVar("_F", bound=Forward)
@@ -91,8 +92,12 @@ def converted_class(base: type[nn.Module]) -> type[nn.Module]:
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         site: Site = self.__dict__[SITE]
         state = site.state
-        if state.is_16bit and is_active(state) and not torch.is_autocast_enabled(state.device_type):
-            return base.forward(self, *args, **kwargs)  # inside a user's autocast(enabled=False)
+        if is_active(state):
+            note_module(state, site.name)
+            if is_left_to_torch(state):
+                return base.forward(self, *args, **kwargs)
+        elif site.name in state.current.left and is_in_backward():  # checkpointed by itself
+            return base.forward(self, *args, **kwargs)
         return kind.forward(self, SiteProducts(site), *args, **kwargs)
 
     return subclass_of(base, forward, converted_class)

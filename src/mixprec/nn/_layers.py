@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ._convolution_calls import convolve
+from ._dtype_refusals import refuse_dtypes
 from ._layer_types import register_layer
 from ._site_products import SiteProducts
 
@@ -29,6 +30,7 @@ def _conv(module: nn.Conv1d | nn.Conv2d | nn.Conv3d, products: SiteProducts, inp
         input = F.pad(input, module._reversed_padding_repeated_twice, mode=module.padding_mode)  # pyright: ignore[reportPrivateUsage]
         padding = 0
     geometry = (module.stride, padding, module.dilation, module.groups)
+    refuse_dtypes(products.site.name, input, module.weight)
     return convolve(products.site, input, module.weight, module.bias, *geometry)
 
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from .. import kernels
 from ._autograd import plain_torch
+from ._clipping import passed_on, trusted
 from ._engines import Product, engine_name, multiply
+from ._once import OnceFunction, once, refuse_transforms
 from ._operand import FORMAT_OF_DTYPE, Operand
 from ._operand_cast import OperandCast
 from ._operands import (
@@ -27,13 +28,14 @@ from ._operands import (
 )
 from ._saved_input import SavedInput, cast_and_keep, kept_operand
 from ._site import Site
+from ._telling import product as told
 from ._weight_cache import Codes
 
 # Offsets of the operands' random streams within a site.
 _INPUT, _WEIGHT, _WEIGHT_BACKWARD, _GRAD = 0, 2, 3, 4
 
 
-class LinearFunction(torch.autograd.Function):
+class LinearFunction(OnceFunction):
     """``y_MN = x_MK @ weight_NK.T + bias_N`` under a site's casts.
 
     ``fprop`` multiplies input and weight, ``dgrad`` grad_output and weight, ``wgrad`` grad_output and input;
@@ -45,7 +47,7 @@ class LinearFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x_MK: Tensor, weight_NK: Tensor, bias_N: Tensor | None, site: Site) -> Tensor:
         state, casts = site.state, site.casts
-        drawn = state.current.drawn
+        drawn, ctx.where = state.current.drawn, site.name or state.where()
         with plain_torch(state.device_type):
             # The compute dtype's copy of the input is what the backward pass keeps where wgrad has no cast.
             x_c = x_MK.to(state.compute_dtype)
@@ -56,16 +58,18 @@ class LinearFunction(torch.autograd.Function):
                 x, ctx.saved_input, kept = cast_operand(x_c, casts.fprop_input, 1, context), None, (None,) * 3
             w = weight_operand(weight_NK, casts.fprop_weight, 1, site, drawn)
             product = product_of(site, state.compute_dtype)
-            y_MN = run(site, "fprop", x, transposed(w), product, _bias(bias_N, site))
+            y_MN = run(site, (ctx.where, "fprop"), x, transposed(w), product, _bias(bias_N, site))
+            clipping = casts.fprop_input if ctx.needs_input_grad[0] else None
+            bits = trusted(x_c, clipping, context) if clipping is not None and clipping.clips else None
         ctx.site, ctx.dtypes = site, (x_MK.dtype, None if bias_N is None else bias_N.dtype)
-        ctx.save_for_backward(*kept, weight_NK, drawn)
+        ctx.save_for_backward(*kept, weight_NK, drawn, bits)
         return y_MN
 
     @staticmethod
-    @once_differentiable
+    @once
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]  # the decorator's types are open
         (grad_MN,) = grad_outputs
-        *kept, weight_NK, drawn = ctx.saved_tensors
+        *kept, weight_NK, drawn, bits = ctx.saved_tensors
         site, (x_dtype, bias_dtype) = ctx.site, ctx.dtypes
         casts, dtype = site.casts, site.state.compute_dtype
         needs_x, needs_w, needs_b = ctx.needs_input_grad[:3]
@@ -76,19 +80,33 @@ class LinearFunction(torch.autograd.Function):
             if g is not None:
                 w = weight_operand(weight_NK, casts.dgrad_weight, 0, site, drawn)
                 product = product_of(site, dtype, held_in_fp32=x_dtype == torch.float32)
-                dx = run(site, "dgrad", g, w, product).to(x_dtype)
+                dx = run(site, (ctx.where, "dgrad"), g, w, product)
+                if bits is not None and casts.fprop_input is not None:
+                    dx = passed_on(dx, bits, casts.fprop_input, input_context(site, drawn))
+                dx = dx.to(x_dtype)
             if g_wgrad is not None:
                 saved: SavedInput = ctx.saved_input
                 context = input_context(site, drawn, kept="third").next()
                 x = kept_operand((kept[0], kept[1], kept[2]), saved, casts.wgrad_input, context)
-                dw = run(site, "wgrad", transposed(g_wgrad), x, product_of(site, torch.float32)).to(weight_NK.dtype)
+                dw = run(site, (ctx.where, "wgrad"), transposed(g_wgrad), x, product_of(site, torch.float32))
+                dw = _trusted_weight_gradient(dw, weight_NK, casts.fprop_weight, site, drawn).to(weight_NK.dtype)
             if needs_b:
                 db = g_c.sum(0, dtype=torch.float32).to(bias_dtype)
         return dx, dw, db, None
 
 
+def _trusted_weight_gradient(
+    dw_NK: Tensor, weight_NK: Tensor, cast: OperandCast | None, site: Site, drawn: Tensor
+) -> Tensor:
+    if cast is None or not cast.clips:
+        return dw_NK
+    context = weight_context(site, drawn, 1)
+    return passed_on(dw_NK, trusted(weight_NK, cast, context), cast, context)
+
+
 def linear(x: Tensor, weight_NK: Tensor, bias_N: Tensor | None, site: Site) -> Tensor:
     """``LinearFunction`` for inputs of any number of dimensions."""
+    refuse_transforms(site.name, x, weight_NK)
     y_MN: Any = LinearFunction.apply(x.reshape(-1, x.shape[-1]), weight_NK, bias_N, site)
     return y_MN.reshape(*x.shape[:-1], weight_NK.shape[0])
 
@@ -140,19 +158,16 @@ def weight_operand(w_NK: Tensor, cast: OperandCast | None, axis: int, site: Site
         dtype = state.compute_dtype
         rounded = rounded_to(w_NK, dtype, wide=context.wide, out=context.memory(w_NK))
         return Operand(rounded, None, FORMAT_OF_DTYPE[dtype])
-    cache, name = state.weights, f"{site.name} {axis} {cast.text}"
     # Random casts give new values in every pass, and a history has to see each.
-    key = None if cast.random or cast.delayed is not None or not cast.scaled else cache.key(w_NK, state.step)
-    if key is None:
-        return cast_operand(w_NK, cast, axis, context)
-    shape = padded_shape(w_NK, cast, axis)
-    codes = cache.find(name, key)
-    if codes is None and cache.is_second_use(name, key):
-        codes = Codes(*kernels.quantize(w_NK, cast.text, axis=axis))
-        cache.keep(name, key, codes)
+    codes = None
+    if cast.is_kept:
+        name = f"{site.name} {axis} {cast.text}"
+        codes = state.weights.codes(
+            w_NK, name, state.step, lambda: Codes(*kernels.quantize(w_NK, cast.text, axis=axis))
+        )
     if codes is None:
         return cast_operand(w_NK, cast, axis, context)
-    out = context.memory(w_NK, cast, axis)
+    out, shape = context.memory(w_NK, cast, axis), padded_shape(w_NK, cast, axis)
     carrier = kernels.dequantize(codes.codes, codes.scales, None, cast.text, shape, axis=axis, out=out)
     return operand_of(carrier, codes.outer, cast, axis)
 
@@ -187,9 +202,11 @@ def product_of(site: Site, dtype: torch.dtype, *, held_in_fp32: bool = False) ->
     )
 
 
-def run(site: Site, gemm: str, a: Operand, b: Operand, product: Product, bias_N: Tensor | None = None) -> Tensor:
-    """A product of a site, announced to whoever observes."""
-    observer = site.state.listener
-    if observer is not None:
-        observer.announce(site.name, gemm, (a.format, b.format), engine_name(a, b, product))
-    return multiply(a, b, product, bias_N)
+def run(
+    site: Site, label: tuple[str, str], a: Operand, b: Operand, product: Product, bias_N: Tensor | None = None
+) -> Tensor:
+    """A product of a site, told under its label (where, which GEMM) to whoever observes."""
+    if site.state.listener is None:
+        return multiply(a, b, product, bias_N)
+    with told(site.state, *label, (a.format, b.format), engine_name(a, b, product)):
+        return multiply(a, b, product, bias_N)

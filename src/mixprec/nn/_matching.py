@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -13,6 +13,7 @@ from ._class_swap import base_class
 from ._foreign import left_alone
 from ._function_sites import FUNCTION_TYPES, layer_at
 from ._layer_types import LAYER_TYPES
+from ._multihead import projections_of
 from ._structure import Structure
 
 
@@ -24,16 +25,22 @@ class Matched:
         rules: the rule of every registered module, by path; a module that none is about is missing.
         alone: why a module is left as it is, by path.
         structure: of the model.
+        reaches: whether a layer or a call may get a cast at all.
     """
 
     rules: Mapping[str, Rule]
     alone: Mapping[str, str]
     structure: Structure
+    reaches: bool
 
 
 def structure_of(model: nn.Module) -> Structure:
-    """The repeated blocks of a model, seen from the registered types."""
-    return Structure(model, tuple(LAYER_TYPES))
+    """The repeated blocks of a model, seen from what multiplies by weights."""
+    return Structure(model, _is_layer)
+
+
+def _is_layer(module: nn.Module) -> bool:
+    return isinstance(module, tuple(LAYER_TYPES)) or _keeps_weights(module)
 
 
 def match_rules(model: nn.Module, recipe: Recipe) -> Matched:
@@ -49,11 +56,14 @@ def match_rules(model: nn.Module, recipe: Recipe) -> Matched:
         if base_class(module) in LAYER_TYPES and name not in alone
     }
     rules = {name: rule for name, layer in layers.items() if (rule := recipe.rule_for(layer)) is not None}
-    calls = [layer_at(name, kind, structure) for name in _paths(model) for kind in FUNCTION_TYPES]
-    for rule in recipe.all_rules:
-        if rule.required and not _is_used(rule, layers.values(), calls):
-            raise ValueError(_unmatched(rule, recipe, layers))
-    return Matched(rules, alone, structure)
+    calls = [*_weight_calls(model, alone, structure), *_activation_calls(model, structure)]
+    for rules_of_phase in (recipe.rules, *(phase.rules for phase in recipe.phases)):
+        for index, rule in enumerate(rules_of_phase):
+            if rule.required:
+                _check_required(rule, rules_of_phase[:index], recipe, layers, calls)
+    found = (*rules.values(), *(recipe.rule_for(call) for call in calls))
+    reaches = any(rule is not None and rule.precision is not None for rule in found)
+    return Matched(rules, alone, structure, reaches)
 
 
 def _layer(name: str, module: nn.Module, structure: Structure) -> Layer:
@@ -61,16 +71,47 @@ def _layer(name: str, module: nn.Module, structure: Structure) -> Layer:
     return layer_at(name, kind.__name__, structure, LAYER_TYPES[kind].features(module))
 
 
-def _paths(model: nn.Module) -> list[str]:
-    return [name for name, _ in model.named_modules()]
+def _weight_calls(model: nn.Module, alone: Mapping[str, str], structure: Structure) -> Iterable[Layer]:
+    """What a module that keeps weights itself may call with them, by the kind of call and by its class."""
+    for name, module in model.named_modules():
+        if base_class(module) in LAYER_TYPES or name in alone or not _keeps_weights(module):
+            continue
+        kinds = [kind for kind in FUNCTION_TYPES if kind not in ACTIVATION_PRODUCTS]
+        for path in (name, *projections_of(name, module)):
+            yield from (layer_at(path, kind, structure) for kind in (base_class(module).__name__, *kinds))
 
 
-def _is_used(rule: Rule, layers: Iterable[Layer], calls: Iterable[Layer]) -> bool:
-    """Whether a rule matches a layer, or (where it names a kind of call) a module that may make such a call."""
-    if any(rule.matches(layer) for layer in layers):
-        return True
-    names_call = rule.type in (*ACTIVATION_PRODUCTS, "grouped_mm")
-    return names_call and any(rule.matches(call) for call in calls)
+def _keeps_weights(module: nn.Module) -> bool:
+    """Whether it has a matrix that is no embedding, and is of a class whose forward may multiply by it."""
+    own = any(p.dim() > 1 for p in module.parameters(recurse=False))
+    is_torchs = base_class(module).__module__.startswith("torch.nn.modules")
+    return own and (not is_torchs or isinstance(module, nn.MultiheadAttention))
+
+
+def _activation_calls(model: nn.Module, structure: Structure) -> Iterable[Layer]:
+    """Products of activations, which any module may call."""
+    for name, _ in model.named_modules():
+        yield from (layer_at(name, kind, structure) for kind in ACTIVATION_PRODUCTS)
+
+
+def _check_required(
+    rule: Rule, earlier: Sequence[Rule], recipe: Recipe, layers: Mapping[str, Layer], calls: Sequence[Layer]
+) -> None:
+    meant = [layer for layer in (*layers.values(), *calls) if rule.matches(layer)]
+    if not meant:
+        raise ValueError(_unmatched(rule, recipe, layers))
+    taken = [next((other for other in earlier if other.matches(layer)), None) for layer in meant]
+    first = taken[0]
+    if first is not None and None not in taken and any(t is not None and t.precision != rule.precision for t in taken):
+        raise ValueError(
+            f"recipe {recipe.name} contradicts itself: its rule {_said(rule)} says one thing of {meant[0].path or 'the model'}, "
+            f"the earlier rule {_said(first)} another, and the first rule wins wherever the later one would apply: put the "
+            "narrower rule first, or say required = false"
+        )
+
+
+def _said(rule: Rule) -> str:
+    return f"match={rule.match!r} type={rule.type!r}"
 
 
 def _unmatched(rule: Rule, recipe: Recipe, layers: Mapping[str, Layer]) -> str:

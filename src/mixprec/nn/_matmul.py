@@ -6,28 +6,33 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ._autograd import plain_torch
-from ._exact_product import exactly
-from ._operand import FORMAT_OF_DTYPE
 from ._batched_product import CastBatchedProduct
+from ._exact_product import exactly
+from ._once import OnceFunction, once, refuse_transforms
 from ._site import ConversionState, Site
+from ._telling import plain_product
 
 
-class BatchedProduct(torch.autograd.Function):
-    """``a_BMK @ b_BKN`` of 16-bit values with fp32 sums, rounded once unless ``wide``; keeps the 16-bit operands."""
+class BatchedProduct(OnceFunction):
+    """``a_BMK @ b_BKN`` of 16-bit values with fp32 sums, rounded once unless ``wide``; keeps the 16-bit operands.
+
+    The gradient of a weight ``b`` is not rounded.
+    """
 
     @staticmethod
-    def forward(ctx: Any, a_BMK: Tensor, b_BKN: Tensor, state: ConversionState, wide: bool) -> Tensor:
-        ctx.save_for_backward(a_BMK, b_BKN)
-        ctx.state, ctx.where = state, state.where()
+    def forward(ctx: Any, a_BMK: Tensor, b_BKN: Tensor, state: ConversionState, wide: bool, has_weight: bool) -> Tensor:
+        ctx.state, ctx.where, ctx.has_weight = state, state.where(), has_weight
+        ctx.dtypes = a_BMK.dtype, b_BKN.dtype
         with plain_torch(state.device_type):
-            return _product(a_BMK, b_BKN, state, (ctx.where, "fprop"), wide)
+            a_c, b_c = a_BMK.to(state.compute_dtype), b_BKN.to(state.compute_dtype)
+            ctx.save_for_backward(a_c, b_c)
+            return _product(a_c, b_c, state, (ctx.where, "fprop"), wide)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, Tensor | None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]  # the decorator's types are open
+    @once
+    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, Tensor | None, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]  # the decorator's types are open
         (grad_BMN,) = grad_outputs
         a_BMK, b_BKN = ctx.saved_tensors
         state = ctx.state
@@ -35,44 +40,44 @@ class BatchedProduct(torch.autograd.Function):
         with plain_torch(state.device_type):
             g_BMN = grad_BMN.to(state.compute_dtype)
             if ctx.needs_input_grad[0]:
-                da = _product(g_BMN, b_BKN.transpose(1, 2), state, (ctx.where, "dgrad"))
+                da = _product(g_BMN, b_BKN.transpose(1, 2), state, (ctx.where, "dgrad")).to(ctx.dtypes[0])
             if ctx.needs_input_grad[1]:
-                db = _product(a_BMK.transpose(1, 2), g_BMN, state, (ctx.where, "wgrad"))
-        return da, db, None, None
+                wgrad = _product(a_BMK.transpose(1, 2), g_BMN, state, (ctx.where, "wgrad"), wide=ctx.has_weight)
+                db = wgrad.to(ctx.dtypes[1])
+        return da, db, None, None, None
 
 
 def _product(
     a_BMK: Tensor, b_BKN: Tensor, state: ConversionState, label: tuple[str, str], wide: bool = False
 ) -> Tensor:
-    name = FORMAT_OF_DTYPE[state.compute_dtype]
     # torch's CPU product of 16-bit operands rounds its result; a CUDA device can give the fp32 sums.
     native = state.native_compute and (not wide or a_BMK.device.type == "cuda")
-    if state.listener is not None:
-        state.listener.announce(*label, (name, name), "native" if native else "emulated")
-    if native:
-        return torch.bmm(a_BMK, b_BKN, out_dtype=torch.float32) if wide else torch.bmm(a_BMK, b_BKN)
-    y_BMN = exactly(torch.bmm, a_BMK.float(), b_BKN.float())
+    with plain_product(state, *label, "native" if native else "emulated"):
+        if native:
+            return torch.bmm(a_BMK, b_BKN, out_dtype=torch.float32) if wide else torch.bmm(a_BMK, b_BKN)
+        y_BMN = exactly(torch.bmm, a_BMK.float(), b_BKN.float())
     return y_BMN if wide else y_BMN.to(state.compute_dtype)
 
 
-def matmul(a: Tensor, b: Tensor, site: Site, *, wide: bool = False) -> Tensor:
+def matmul(a: Tensor, b: Tensor, site: Site, *, wide: bool = False, has_weight: bool = False) -> Tensor:
     """``torch.matmul(a, b)`` with its broadcasting, operands cast as the site says, else rounded to the compute dtype.
 
-    The sums are rounded once, or stay in fp32 where they are wanted ``wide``. A product whose reduction has length
-    one is an outer product, not a GEMM: it stays in the dtype of its operands (positions times frequencies of a
-    rotary table would lose their low digits).
+    The sums are rounded once, or stay in fp32 where they are wanted ``wide``. A product of activations whose reduction has
+    length one is an outer product, not a GEMM: it stays in the dtype of its operands (positions times frequencies of a
+    rotary table would lose their low digits). If it ``has_weight``, that is ``b``: cast from what it is kept in, and its
+    gradient is not rounded.
     """
-    state = site.state
-    dtype = state.compute_dtype
-    if a.dim() == 0 or b.dim() == 0 or a.shape[-1] == 1:
-        return _as_they_are(a, b, state)
-    a2 = a.to(dtype)[None] if a.dim() == 1 else a.to(dtype)
-    b2 = b.to(dtype)[:, None] if b.dim() == 1 else b.to(dtype)
+    refuse_transforms(site.name, a, b)
+    if a.dim() == 0 or b.dim() == 0 or (a.shape[-1] == 1 and not has_weight):
+        return _as_they_are(a, b, site.state)
+    a2, b2 = a[None] if a.dim() == 1 else a, b[:, None] if b.dim() == 1 else b
     batch = torch.broadcast_shapes(a2.shape[:-2], b2.shape[:-2])
     a3 = a2.expand(*batch, *a2.shape[-2:]).reshape(-1, *a2.shape[-2:])
     b3 = b2.expand(*batch, *b2.shape[-2:]).reshape(-1, *b2.shape[-2:])
     product: Any = (
-        BatchedProduct.apply(a3, b3, state, wide) if site.casts.is_plain else CastBatchedProduct.apply(a3, b3, site, wide)
+        BatchedProduct.apply(a3, b3, site.state, wide, has_weight)
+        if site.casts.is_plain
+        else CastBatchedProduct.apply(a3, b3, site, wide, has_weight)
     )
     y = product.reshape(*batch, a2.shape[-2], b2.shape[-1])
     if b.dim() == 1:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from ._attention import AttentionArguments, composed
 from ._site import ConversionState
@@ -24,9 +24,14 @@ _SIGNATURE = inspect.signature(F.multi_head_attention_forward)
 _Arguments = dict[str, Any]
 
 
-def multi_head_attention_forward(
-    state: ConversionState, *args: Any, **kwargs: Any
-) -> tuple[Tensor, Tensor | None]:
+def projections_of(path: str, module: nn.Module) -> tuple[str, ...]:
+    """The paths of the projections inside an ``nn.MultiheadAttention``; none of another module."""
+    if not isinstance(module, nn.MultiheadAttention):
+        return ()
+    return tuple(f"{path}.{part}".lstrip(".") for part in (IN_PROJECTION, OUT_PROJECTION))
+
+
+def multi_head_attention_forward(state: ConversionState, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
     """Same arguments, shapes and results as ``torch.nn.functional.multi_head_attention_forward``."""
     bound = _SIGNATURE.bind(*args, **kwargs)
     bound.apply_defaults()
@@ -86,6 +91,8 @@ def _mask(a: _Arguments, q_NHLD: Tensor, extra: int) -> Tensor | None:
         raise ValueError(
             "multi_head_attention_forward: is_causal was given without attn_mask; pass both, as torch asks"
         )
+    if _takes_the_hint(a):
+        return None
     merged: Tensor | None = None
     if mask is not None:
         merged = _additive(mask)
@@ -95,6 +102,11 @@ def _mask(a: _Arguments, q_NHLD: Tensor, extra: int) -> Tensor | None:
         padding = _additive(padding if padding.dim() == 2 else padding.unsqueeze(0))[:, None, None, :]
         merged = padding if merged is None else merged + padding
     return merged if merged is None or extra == 0 else F.pad(merged, (0, extra))
+
+
+def _takes_the_hint(a: _Arguments) -> bool:
+    """Whether torch trusts ``is_causal`` and looks at no mask."""
+    return bool(a["is_causal"]) and a["key_padding_mask"] is None and not a["need_weights"]
 
 
 def _additive(mask: Tensor) -> Tensor:
@@ -111,7 +123,7 @@ def _attended(
     dropout = a["dropout_p"] if a["training"] else 0.0
     if not a["need_weights"]:
         full = None if mask is None else mask.expand(q.shape[0], 1 if mask.dim() < 4 else mask.shape[1], -1, -1)
-        return F.scaled_dot_product_attention(q, k, v, _rows(full, q), dropout), None
+        return F.scaled_dot_product_attention(q, k, v, _rows(full, q), dropout, _takes_the_hint(a)), None
     qk, pv = (state.casts_of(kind) or state.functional for kind in ("qk", "pv"))
     arguments = AttentionArguments(attn_mask=mask, dropout_p=dropout)
     with torch.autocast(state.device_type, enabled=False):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -12,18 +11,14 @@ from typing import Any
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
 
 from ._autograd import is_in_backward
+from ._flop_counts import flops_of
 from ._module_stack import ROOT, ModuleStack
-
-_aten = torch.ops.aten
-_FLASH = _aten._scaled_dot_product_flash_attention_for_cpu
-_FLASH_BACKWARD = _aten._scaled_dot_product_flash_attention_for_cpu_backward
-
 
 #: Names of the GEMMs of a forward pass; seen during a backward pass they are recomputed.
 FORWARD_GEMMS = ("fprop", "attention")
+_SHORT = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
 
 @dataclass(frozen=True)
@@ -38,11 +33,44 @@ class GemmKey:
     recomputed: bool
 
 
+@dataclass(frozen=True)
+class _Product:
+    """A product that one of the conversion's own functions runs."""
+
+    site: str
+    gemm: str
+    formats: tuple[str, str]
+    engine: str
+
+
+@dataclass(frozen=True)
+class LeftToTorch:
+    """A call whose products the recipe leaves to torch.
+
+    Attributes:
+        dtype: of the operands, as operators see them.
+        format: whose values those are.
+        engine: that multiplies them.
+    """
+
+    dtype: str
+    format: str
+    engine: str
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """Where an autograd node came from: the module that ran the forward pass, and the call that was left to torch."""
+
+    site: str
+    call: LeftToTorch | None
+
+
 class GemmObserver(TorchDispatchMode):
     """Sums the FLOPs of a step's GEMMs by site, operand formats and engine.
 
-    A conversion's own functions announce the GEMM that they are about to run. One that nobody announced is told by
-    the path of the module that was running; it is uncovered unless it ran inside a call that the recipe leaves to torch.
+    A conversion's own functions say which GEMM they are running. One that nobody speaks of is told by the path of the
+    module that was running; it is uncovered unless it ran inside a call that the recipe leaves to torch.
 
     Args:
         model: the root, whose paths name the GEMMs.
@@ -52,31 +80,29 @@ class GemmObserver(TorchDispatchMode):
     def __init__(self, model: nn.Module, *, leaves_all: bool) -> None:
         super().__init__()
         self._leaves_all = leaves_all
-        self._plain_calls = 0
         self.flops: defaultdict[GemmKey, int] = defaultdict(int)
         self.is_on = self.was_on = False
-        self._announced: tuple[str, str, tuple[str, str], str] | None = None
+        self._running: list[_Product | LeftToTorch] = []
         self._modules = ModuleStack(model)
-        # Where each autograd node came from: its sequence number to the path of the module that ran the forward pass,
-        # and whether that was in a call that the recipe leaves to torch.
-        self._origins: dict[int, tuple[str, bool]] = {}
-
-    def announce(self, site: str, gemm: str, formats: tuple[str, str], engine: str) -> None:
-        """The next GEMM belongs to ``site`` (empty: the running module) and takes operands of these formats."""
-        self._announced = (site, gemm, formats, engine)
+        self._origins: dict[int, _Origin] = {}  # by the sequence number of the autograd node
 
     @contextmanager
-    def plain_call(self) -> Generator[None]:
-        """Products inside are left to torch by the recipe."""
-        self._plain_calls += 1
+    def product(self, site: str, gemm: str, formats: tuple[str, str], engine: str) -> Generator[None]:
+        """What runs inside belongs to ``site`` (empty: the running module) and takes operands of these formats."""
+        self._running.append(_Product(site, gemm, formats, engine))
         try:
             yield
         finally:
-            self._plain_calls -= 1
+            self._running.pop()
 
-    def tell(self, gemm: str, format: str, engine: str, flops: int) -> None:
-        """Count products that no operator shows, inside a fused kernel of the running module."""
-        self.flops[GemmKey(self.path(), gemm, (format, format), engine, True, is_in_backward())] += flops
+    @contextmanager
+    def left_to_torch(self, call: LeftToTorch) -> Generator[None]:
+        """Products inside are left to torch by the recipe, with those of their backward pass."""
+        self._running.append(call)
+        try:
+            yield
+        finally:
+            self._running.pop()
 
     def __enter__(self) -> GemmObserver:
         self.is_on = self.was_on = True
@@ -88,63 +114,91 @@ class GemmObserver(TorchDispatchMode):
         self._modules.__exit__(*exc)
         super().__exit__(*exc)
 
+    @contextmanager
+    def _again(self) -> Generator[None]:
+        """The mode on inside its own handling of an operator."""
+        super().__enter__()
+        try:
+            yield
+        finally:
+            super().__exit__(None, None, None)
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if torch.is_inference_mode_enabled():
+            # No autograd stands before this mode then, which would have taken linear, matmul, ... apart.
+            with self._again():
+                parts = func.decompose(*args, **kwargs)
+            if parts is not NotImplemented:
+                return parts
+        if torch.is_grad_enabled():
+            self._note_origin(args)  # of any operator: the gradients of many that are no products multiply matrices
         out = func(*args, **kwargs)
-        flops = _flops(func, args, kwargs, out)
-        if flops:
+        flops = flops_of(func, args, kwargs, out)
+        if flops is not None:
             self._record(func, args, flops)
         return out
 
     def _record(self, func: Any, args: tuple[Any, ...], flops: int) -> None:
-        announced, self._announced = self._announced, None
-        backward = is_in_backward()
-        if announced is None:
-            dtypes = [str(a.dtype).removeprefix("torch.") for a in args if isinstance(a, torch.Tensor)]
-            names = [{"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}.get(d, d) for d in dtypes[:2]]
-            formats = (names[0], names[-1])
-            # A backward pass runs without gradients, what it recomputes runs with them.
-            recomputed = backward and torch.is_grad_enabled()
-            path, is_plain = self._origin_of_unannounced(args, backward and not recomputed)
-            asked = formats == ("fp32", "fp32") and (self._leaves_all or is_plain)
-            key = GemmKey(
-                path, func._overloadpacket.__name__, formats, "native" if asked else "torch", asked, recomputed
-            )
+        running, backward = self._innermost, is_in_backward()
+        if isinstance(running, _Product):
+            recomputed = backward and running.gemm in FORWARD_GEMMS
+            site = running.site or self.path()
+            key = GemmKey(site, running.gemm, running.formats, running.engine, True, recomputed)
         else:
-            site, gemm, formats, engine = announced
-            forward = gemm in FORWARD_GEMMS
-            key = GemmKey(site or self.path(), gemm, formats, engine, True, forward and backward)
-        self.flops[key] += flops
+            key = self._key_of_torchs_own(func, args, backward)
+        if flops:
+            self.flops[key] += flops
 
-    def _origin_of_unannounced(self, args: tuple[Any, ...], backward: bool) -> tuple[str, bool]:
-        if backward:
-            node = torch._C._current_autograd_node()  # pyright: ignore[reportPrivateUsage]  # no public spelling
-            number = getattr(node, "_sequence_nr", None)  # none inside a hook, which is no node
-            return (ROOT, False) if number is None else self._origins.get(number(), (ROOT, False))
-        origin = self.path(), self._plain_calls > 0
-        if torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in args):
-            # The node of the operation that is running has just taken its number.
-            self._origins[torch.autograd._get_sequence_nr() - 1] = origin  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
-        return origin
+    @property
+    def _innermost(self) -> _Product | LeftToTorch | None:
+        return self._running[-1] if self._running else None
+
+    def _key_of_torchs_own(self, func: Any, args: tuple[Any, ...], backward: bool) -> GemmKey:
+        # A backward pass runs without gradients, what it recomputes runs with them.
+        recomputed = backward and torch.is_grad_enabled()
+        origin = self._origin_in_backward() if backward and not recomputed else self._origin_here()
+        formats, gemm = _formats(args), func._overloadpacket.__name__
+        call = origin.call
+        if call is not None and formats == (call.dtype, call.dtype):
+            return GemmKey(origin.site, gemm, (call.format, call.format), call.engine, True, recomputed)
+        asked = self._leaves_all and formats == ("fp32", "fp32")
+        return GemmKey(origin.site, gemm, formats, "native" if asked else "torch", asked, recomputed)
+
+    def _origin_in_backward(self) -> _Origin:
+        node = torch._C._current_autograd_node()  # pyright: ignore[reportPrivateUsage]  # no public spelling
+        number = getattr(node, "_sequence_nr", None)  # none inside a hook, which is no node
+        unknown = _Origin(ROOT, None)
+        return unknown if number is None else self._origins.get(number(), unknown)
+
+    def _origin_here(self) -> _Origin:
+        call = self._innermost
+        return _Origin(self.path(), call if isinstance(call, LeftToTorch) else None)
+
+    def _note_origin(self, args: tuple[Any, ...]) -> None:
+        if any(t.requires_grad for t in _tensors(args)):
+            # The node of the operator that is about to run has just taken its number.
+            self._origins[torch.autograd._get_sequence_nr() - 1] = self._origin_here()  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
 
     def path(self) -> str:
         """The path of the innermost running module."""
         return self._modules.path
 
 
-def _flops(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> int:
-    packet = getattr(func, "_overloadpacket", None)
-    if packet is _FLASH:
-        q, k, v = args[:3]
-        return 2 * math.prod(q.shape[:3]) * k.shape[2] * (q.shape[3] + v.shape[3])
-    if packet is _FLASH_BACKWARD:
-        q, k, v = args[1:4]
-        # Five products: the scores again, then the gradients of v, the scores, q and k.
-        return 2 * math.prod(q.shape[:3]) * k.shape[2] * (3 * q.shape[3] + 2 * v.shape[3])
-    counter: Callable[..., int] | None = flop_registry.get(packet)
-    return 0 if counter is None else counter(*args, **kwargs, out_val=out)
+def _tensors(args: tuple[Any, ...]) -> list[torch.Tensor]:
+    """The tensors among the arguments, those in lists (a recurrent layer's weights) too."""
+    found: list[torch.Tensor] = []
+    for arg in args:
+        found += [t for t in (arg if isinstance(arg, (list, tuple)) else (arg,)) if isinstance(t, torch.Tensor)]
+    return found
+
+
+def _formats(args: tuple[Any, ...]) -> tuple[str, str]:
+    names = [str(t.dtype).removeprefix("torch.") for t in _tensors(args)[:2]]
+    short = [_SHORT.get(name, name) for name in names]
+    return short[0], short[-1]
 
 
 def observing(observer: GemmObserver | None) -> AbstractContextManager[Any]:

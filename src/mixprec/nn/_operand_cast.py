@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 
 import torch
 
 from ..formats import get_format
-from ..specs import Accumulator, Cast, Delayed, LayerPrecision
+from ..specs import OPERANDS, Accumulator, Cast, Delayed, LayerPrecision, Signs
 
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -19,9 +19,13 @@ class OperandCast:
     Attributes:
         text: the cast's one-line form.
         element: the element alone, unscaled: what brings a carrier of grid values to codes.
+        has_nan: whether the element has a code for NaN.
         bits: of an element's code.
         dtype: torch's dtype that holds the values exactly in 16 bits, for an unscaled cast of such a format.
+        max_value: largest element.
         transform: size of its Hadamard transform, 0 for none.
+        signs: what that flips first.
+        clips: whether it clips on purpose, so that what was clipped passes no gradient on.
         scaled: whether values share a scale.
         has_outer: whether a scale is left to apply to the output.
         tile: sizes of a block, (outer, reduction); (1, 1) without blocks.
@@ -36,9 +40,13 @@ class OperandCast:
 
     text: str
     element: str
+    has_nan: bool
     bits: int
     dtype: torch.dtype | None
+    max_value: float
     transform: int
+    signs: Signs
+    clips: bool
     scaled: bool
     has_outer: bool
     tile: tuple[int, int]
@@ -55,6 +63,11 @@ class OperandCast:
         """Whether it can share the read of a matrix with the cast along the other axis."""
         return self.scaled and self.delayed is None
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether codes of a weight stay good until its next update."""
+        return self.is_fusable and not self.random
+
     @classmethod
     def of(cls, cast: Cast) -> OperandCast:
         """What the GEMM has to know of ``cast``."""
@@ -64,10 +77,14 @@ class OperandCast:
         one_level = kind == "block" and cast.tensor_scale is None and cast.scale not in ("fp32", "e8m0")
         return cls(
             text=str(cast),
-            element=cast.element,
+            element=f"{cast.element} {cast.overflow}",
+            has_nan=element.nan != "none",
             bits=element.bits,
             dtype=_DTYPES.get(cast.element) if kind == "none" else None,
+            max_value=element.max_value,
             transform=cast.transform,
+            signs=cast.signs,
+            clips=cast.rule == "quest",
             scaled=kind != "none",
             has_outer=kind != "none" and not power_blocks and not one_level,
             tile=(max(cast.granularity.outer, 1), max(cast.granularity.reduction, 1)),
@@ -83,7 +100,12 @@ class OperandCast:
 
 @dataclass(frozen=True, kw_only=True)
 class OperandCasts:
-    """The six casts of a layer precision; ``None`` keeps an operand in the compute dtype."""
+    """The six casts of a layer precision; ``None`` keeps an operand in the compute dtype.
+
+    Attributes:
+        is_plain: whether every operand stays in the compute dtype, and sums in fp32.
+        random: whether any operand needs random bits.
+    """
 
     fprop_input: OperandCast | None = None
     fprop_weight: OperandCast | None = None
@@ -92,33 +114,26 @@ class OperandCasts:
     wgrad_grad_output: OperandCast | None = None
     wgrad_input: OperandCast | None = None
     accumulator: Accumulator | None = None
+    is_plain: bool = field(init=False)
+    random: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Worked out once: a compiler's trace reads them as constants.
+        present = [cast for name in OPERANDS if (cast := getattr(self, name)) is not None]
+        object.__setattr__(self, "is_plain", not present and self.accumulator is None)
+        object.__setattr__(self, "random", any(cast.random for cast in present))
 
     @classmethod
     def of(cls, precision: LayerPrecision | None) -> OperandCasts:
         """The casts of ``precision``; ``None`` keeps every operand in the compute dtype."""
         if precision is None:
             return cls()
-        casts = {f.name: precision.operand(f.name) for f in fields(cls) if f.name != "accumulator"}
+        casts = {name: precision.operand(name) for name in OPERANDS}
         made = {name: None if cast is None else OperandCast.of(cast) for name, cast in casts.items()}
         return cls(**made, accumulator=precision.accumulator)
 
     @property
     def present(self) -> tuple[OperandCast, ...]:
         """The casts that are not ``None``."""
-        casts: list[OperandCast | None] = [getattr(self, f.name) for f in fields(self) if f.name != "accumulator"]
+        casts: list[OperandCast | None] = [getattr(self, name) for name in OPERANDS]
         return tuple(cast for cast in casts if cast is not None)
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether every operand stays in the compute dtype, and sums in fp32."""
-        return not self.present and self.accumulator is None
-
-    @property
-    def random(self) -> bool:
-        """Whether any operand needs random bits."""
-        return any(cast.random for cast in self.present)
-
-    @property
-    def delayed(self) -> bool:
-        """Whether any operand has a history."""
-        return any(cast.delayed is not None for cast in self.present)

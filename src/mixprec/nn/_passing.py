@@ -25,6 +25,8 @@ class Pass:
         has_drawn: whether there was a training pass.
         records: whether it is a training pass, whose amaxes go into the histories.
         running: path of the innermost running module that may call functions.
+        depth: autocast regions that were open when it began, its own included.
+        left: paths of modules that ran in a region that the model's author keeps out of autocast.
         workspace: memory for operands.
     """
 
@@ -32,6 +34,8 @@ class Pass:
     has_drawn: bool = False
     running: str = ""
     records: bool = False
+    depth: int = 0
+    left: set[str] = field(default_factory=set[str])
     workspace: Workspace = field(default_factory=Workspace)
 
 

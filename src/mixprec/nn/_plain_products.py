@@ -9,15 +9,16 @@ import torch
 import torch.nn.functional as F
 
 from ._dtype_plumbing import Function, Handler, spelled
-from ._plain_calls import plain
+from ._rules import decompositions
+from ._telling import plain
 
 
 def _table() -> Mapping[Function, Handler]:
-    names = "chain_matmul tensordot lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell lstm gru rnn_tanh rnn_relu"
+    names = "lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell lstm gru rnn_tanh rnn_relu cdist"
     functions: tuple[Callable[..., Any], ...] = (
         *spelled(names, torch),
+        *decompositions(),
         F.bilinear,
-        torch.linalg.multi_dot,
         F.multi_head_attention_forward,
     )
     return dict.fromkeys(functions, plain)

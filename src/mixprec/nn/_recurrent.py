@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ._site import ConversionState
+from ._telling import compute_dtype_call
 
 
 def recurrent(func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], state: ConversionState) -> Any:
@@ -16,14 +17,15 @@ def recurrent(func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, A
 
     The recurrence itself runs in fp32 (its state is rounded when it leaves); the outputs are in the compute dtype.
     """
-    with torch.autocast(state.device_type, enabled=False):
-        outputs = func(*(_rounded(a, state.compute_dtype) for a in args), **kwargs)
+    with torch.autocast(state.device_type, enabled=False), compute_dtype_call(state, rounded=True):
+        outputs = func(*(rounded(a, state) for a in args), **kwargs)
         return tuple(y.to(state.compute_dtype) if y.is_floating_point() else y for y in outputs)
 
 
-def _rounded(value: Any, dtype: torch.dtype) -> Any:
+def rounded(value: Any, state: ConversionState) -> Any:
+    """Floating tensors, in lists and tuples too, with values of the compute dtype, in fp32."""
     if isinstance(value, Tensor):
-        return value.to(dtype).float() if value.is_floating_point() else value
-    if isinstance(value, (list, tuple)):
-        return type(value)(_rounded(v, dtype) for v in value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return value.to(state.compute_dtype).float() if value.is_floating_point() else value
+    if type(value) in (list, tuple):
+        return type(value)(rounded(v, state) for v in value)
     return value

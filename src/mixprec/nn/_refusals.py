@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from torch import nn
+from torch.nn.modules.lazy import LazyModuleMixin
 
 _ORDER = "the order is: mixprec.convert (or prepare), then fully_shard or DDP, then the optimizer, then torch.compile"
 
 
 def refuse_unconvertible(model: nn.Module, *, restoring: bool = False) -> None:
-    """Raise a ``ValueError`` for a compiled, scripted or sharded model, or one that is converted already.
+    """Raise a ``ValueError`` for a compiled, scripted, sharded or lazy model, or one that is converted already.
 
     Args:
         model: the root.
@@ -23,6 +24,11 @@ def refuse_unconvertible(model: nn.Module, *, restoring: bool = False) -> None:
             raise ValueError(f"{what}: {where} is compiled by torch.compile; {_ORDER}")
         if classes & {"ScriptModule", "RecursiveScriptModule", "TopLevelTracedModule"}:
             raise ValueError(f"{what}: {where} is a torch.jit module, which is not supported; convert the eager model")
+        if not restoring and isinstance(module, LazyModuleMixin) and module.has_uninitialized_params():
+            raise ValueError(
+                f"convert: {where} is a {type(module).__name__} whose shapes are not known yet: run one forward pass of the "
+                "model first"
+            )
         if classes & {"FSDPModule", "FullyShardedDataParallel", "DistributedDataParallel", "DataParallel"}:
             kind = type(module).__name__
             raise ValueError(f"{what}: {where} is wrapped as {kind}; {_ORDER}; {what} the inner model before wrapping")

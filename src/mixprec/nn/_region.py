@@ -20,8 +20,8 @@ from ._class_swap import subclass_of
 from ._compute_mode import ComputeMode, is_active
 from ._observer import observing
 from ._site import ConversionState
+from ._user_regions import ATTRIBUTE, begin_pass, note_module
 
-ATTRIBUTE = "_mixprec_region"
 PATH = "_mixprec_path"
 
 
@@ -32,8 +32,9 @@ def run_in_region(module: nn.Module, forward: Callable[..., Any], args: tuple[An
         return forward(module, *args, **kwargs)
     if not is_active(state):
         return _run_outermost(module, state, forward, args, kwargs)
-    current = state.current
-    before, current.running = current.running, module.__dict__[PATH]
+    current, path = state.current, module.__dict__[PATH]
+    note_module(state, path)
+    before, current.running = current.running, path
     try:
         return forward(module, *args, **kwargs)
     finally:
@@ -41,16 +42,23 @@ def run_in_region(module: nn.Module, forward: Callable[..., Any], args: tuple[An
 
 
 def _run_outermost(
-    module: nn.Module, state: ConversionState, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    module: nn.Module,
+    state: ConversionState,
+    forward: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Any:
     current = state.current
     current.running = module.__dict__[PATH]
     if is_in_backward():
         # Recomputation: checkpointing restored the autocast state and the forward pass drew its random bits.
+        begin_pass(state, current.running, recomputes=True)
         with ComputeMode(state):
             return forward(module, *args, **kwargs)
     observer = None if torch.compiler.is_compiling() else state.observer
     with autocast_of(state), ComputeMode(state), observing(observer):
+        begin_pass(state, current.running, recomputes=False)
+        note_module(state, current.running)
         current.records = torch.is_grad_enabled()
         if current.records:  # an evaluation in between must not change the training's random bits
             state.draw()

@@ -39,6 +39,12 @@ _FUNCTIONAL = """
 """
 
 
+def decompositions() -> frozenset[Callable[..., Any]]:
+    """Every spelling of the decompositions and powers of matrices, some of which multiply matrices."""
+    owners = (torch, torch.Tensor, torch.linalg)
+    return frozenset(getattr(o, name) for o in owners for name in _DECOMPOSITIONS.split() if hasattr(o, name))
+
+
 def fp32_functions() -> frozenset[Callable[..., Any]]:
     """Every spelling (``torch.f``, ``Tensor.f``, ``F.f``, operators) of the fp32 operations."""
     found: set[Callable[..., Any]] = {torch.Tensor.__pow__, torch.Tensor.__rpow__, torch.linalg.norm, torch.ctc_loss}

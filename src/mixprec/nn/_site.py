@@ -92,8 +92,8 @@ class ConversionState:
         return None if self.functions is None else self.functions.find(self.current.running, kind, features)
 
     def where(self) -> str:
-        """The path of the running module, for whoever observes the step."""
-        return "" if self.listener is None else self.listener.path()
+        """The path of the running module, for whoever observes the step or reads a message."""
+        return self.current.running if self.listener is None else self.listener.path()
 
     def draw(self) -> None:
         """Begin a training pass: random bits of its own, and a new place in every history."""

@@ -8,16 +8,17 @@ import torch
 from torch import Tensor, nn
 
 from ..specs import OPERANDS, Recipe
-from ._cast_convolution import refuse_convolution_casts
 from ._class_swap import base_class
+from ._convolution_refusals import refuse_convolution_casts
 from ._function_sites import function_sites
 from ._layer_types import LAYER_TYPES, converted_class
 from ._matching import Matched
-from ._multihead import IN_PROJECTION, OUT_PROJECTION
+from ._multihead import projections_of
 from ._operand_cast import OperandCasts
 from ._operands import history_name
-from ._region import ATTRIBUTE, PATH, region_class
+from ._region import PATH, region_class
 from ._site import SITE, STREAMS_PER_SITE, ConversionState, Site
+from ._user_regions import ATTRIBUTE, apart_class
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
@@ -49,7 +50,9 @@ def assign_sites(model: nn.Module, recipe: Recipe, matched: Matched, state: Conv
         sites.append(site)
         _swap(module, site, name, is_root=module is model, tracks=tracks)
     for name, module in model.named_modules():
-        if module is model or _calls_functions(module, tracks):
+        if isinstance(module, nn.utils.parametrize.ParametrizationList):
+            _stand_apart(module, state)
+        elif module is model or _calls_functions(module, tracks):
             _enter_region(module, name, state)
     state.functions, stream = function_sites(
         model, _calling_paths(model, matched), recipe, matched.structure, state, stream
@@ -70,6 +73,12 @@ def _swap(module: nn.Module, site: Site, name: str, *, is_root: bool, tracks: bo
         return
     module.__dict__[SITE] = site
     module.__class__ = converted_class(kind)
+
+
+def _stand_apart(module: nn.Module, state: ConversionState) -> None:
+    if getattr(type(module), "_mixprec_maker", None) is not apart_class:
+        module.__dict__[ATTRIBUTE] = state
+        module.__class__ = apart_class(type(module))
 
 
 def _enter_region(module: nn.Module, name: str, state: ConversionState) -> None:
@@ -94,20 +103,15 @@ def _calling_paths(model: nn.Module, matched: Matched) -> list[str]:
     for name, module in model.named_modules():
         if base_class(module) in LAYER_TYPES or name in matched.alone:
             continue
-        if isinstance(module, nn.MultiheadAttention):
-            paths += [f"{name}.{part}".lstrip(".") for part in (IN_PROJECTION, OUT_PROJECTION)]
-        if ATTRIBUTE in module.__dict__:
+        paths += projections_of(name, module)
+        if PATH in module.__dict__:
             paths.append(name)
     return paths
 
 
 def _check(name: str, module: nn.Module, casts: OperandCasts) -> None:
-    if not isinstance(module, _CONVOLUTIONS):
-        return
-    if casts.accumulator is not None:
-        raise ValueError(f"{name}: a narrow accumulator is emulated for matrix products, not for convolutions")
-    operands = tuple((operand, getattr(casts, operand)) for operand in OPERANDS)
-    refuse_convolution_casts(name, operands, module.kernel_size)
+    if isinstance(module, _CONVOLUTIONS):
+        refuse_convolution_casts(name, casts, module.kernel_size)
 
 
 def _keep_histories(state: ConversionState, sites: Iterable[Site], device: torch.device) -> None:

@@ -7,6 +7,7 @@ from torch import Tensor
 from ._attention import AttentionArguments, attention
 from ._convolution import convolution
 from ._convolution_arguments import ConvolutionArguments
+from ._dtype_refusals import refuse_dtypes
 from ._linear import linear
 from ._matmul import matmul
 from ._site import Site
@@ -24,16 +25,17 @@ class SiteProducts:
 
     def linear(self, x: Tensor, weight_NK: Tensor, bias_N: Tensor | None = None) -> Tensor:
         """``x @ weight.T + bias``, [..., K] to [..., N]."""
+        refuse_dtypes(self.site.name, x, weight_NK)
         return linear(x, weight_NK, bias_N, self.site)
 
     def matmul(self, a: Tensor, b: Tensor) -> Tensor:
         """``torch.matmul(a, b)``; ``a`` has the casts of the input, ``b`` those of the weight."""
+        refuse_dtypes(self.site.name, a, b)
         return matmul(a, b, self.site)
 
-    def convolution(
-        self, x: Tensor, weight: Tensor, bias: Tensor | None, arguments: ConvolutionArguments
-    ) -> Tensor:
+    def convolution(self, x: Tensor, weight: Tensor, bias: Tensor | None, arguments: ConvolutionArguments) -> Tensor:
         """A convolution of [N, C, ...] or unbatched [C, ...] input."""
+        refuse_dtypes(self.site.name, x, weight)
         return convolution(x, weight, bias, arguments, self.site)
 
     def attention(self, q: Tensor, k: Tensor, v: Tensor, arguments: AttentionArguments) -> Tensor:

@@ -16,6 +16,12 @@ from ._operand import Operand
 _EXACT_INTEGERS = 1024
 
 
+def needs_more_than_one_gemm(a: Operand, b: Operand, accumulator: Accumulator | None, reduction: int) -> bool:
+    """Whether a product of two operands is one of those that ``special_product`` makes."""
+    has_tiles = a.tiles is not None or b.tiles is not None
+    return accumulator is not None or has_tiles or (a.is_integer and b.is_integer and reduction > _EXACT_INTEGERS)
+
+
 def special_product(a: Operand, b: Operand, accumulator: Accumulator | None) -> Tensor | None:
     """``a_MK @ b_KN`` in fp32 without the outer scales, where one GEMM is not enough; ``None`` where it is.
 
@@ -24,14 +30,13 @@ def special_product(a: Operand, b: Operand, accumulator: Accumulator | None) -> 
     - integers over a reduction of more than 1024: exact sums of pieces, added exactly;
     - a narrow accumulator: product by product.
     """
-    has_tiles = a.tiles is not None or b.tiles is not None
+    if not needs_more_than_one_gemm(a, b, accumulator, a.carrier.shape[1]):
+        return None
     if accumulator is not None:
         return _narrow(a, b, accumulator)
-    if has_tiles:
+    if a.tiles is not None or b.tiles is not None:
         return _in_tiles(a, b, _tile_length(a, b))
-    if a.is_integer and b.is_integer and a.carrier.shape[1] > _EXACT_INTEGERS:
-        return _in_integers(a.carrier.float(), b.carrier.float())
-    return None
+    return _in_integers(a.carrier.float(), b.carrier.float())
 
 
 def _tile_length(a: Operand, b: Operand) -> int:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from torch import nn
 
-
 from ._class_swap import base_class
+
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 _HEAD_NAMES = ("*head", "*head.*", "*classifier", "*classifier.*")
 
@@ -39,11 +39,11 @@ class Structure:
 
     Args:
         model: the root.
-        layers: types of layers with a weight.
+        is_layer: whether a module multiplies by a weight of its own.
     """
 
-    def __init__(self, model: nn.Module, layers: tuple[type[nn.Module], ...]) -> None:
-        self._layers = layers
+    def __init__(self, model: nn.Module, is_layer: Callable[[nn.Module], bool]) -> None:
+        self._is_layer = is_layer
         self.blocks = tuple(self._blocks("", model))
         self._order = {name: index for index, (name, _) in enumerate(model.named_modules())}
         embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
@@ -78,6 +78,5 @@ class Structure:
                 yield from self._blocks(full, child)
 
     def _is_composite(self, module: nn.Module) -> bool:
-        if isinstance(module, (*_CONTAINERS, *self._layers)):
-            return False
-        return any(isinstance(inner, self._layers) for inner in module.modules())
+        inner = [m for m in module.modules() if m is not module]
+        return not isinstance(module, _CONTAINERS) and any(self._is_layer(m) for m in inner)

@@ -2,68 +2,71 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
+
+from ._parameter_views import parameter_of
 
 
 @dataclass(frozen=True)
 class Codes:
-    """What ``kernels.quantize`` gave of a matrix."""
+    """What ``kernels.quantize`` gave of a matrix, or of several with ``shape`` [B, R, C] that were stacked."""
 
     codes: Tensor
     scales: Tensor
-    outer: Tensor
+    outer: Tensor | None
+    shape: tuple[int, int, int] | None = None
 
 
 @dataclass
 class _Entry:
-    key: tuple[int, int, int]
+    state: tuple[int, int, int]
     codes: Codes | None = None
 
 
 class WeightCache:
-    """Codes of weights by operand; each is good for one (storage, version, step).
+    """Codes of weights by parameter, view and operand; each is good for one (storage, version, step).
 
     The first cast of a weight after an update keeps nothing: most loops use it once. From the second on (another
     micro-batch, or a frozen weight in the next step) the codes are there. A write through ``.data`` changes no version
-    and is not seen; nor does a fused optimizer of torch change one (2.13), so that a trained weight is only kept where a
-    session counts the steps.
+    and is not seen; nor does a fused optimizer of torch change one (2.13), so that a trained weight is only kept where
+    a session counts the steps. What is computed anew in every pass (a weight norm, a mask) is never kept: its memory may
+    have held other values.
     """
 
     def __init__(self) -> None:
-        self._entries: dict[str, _Entry] = {}
+        self._entries: Any = WeakIdKeyDictionary()
 
-    def key(self, weight: Tensor, step: int | None) -> tuple[int, int, int] | None:
-        """What the codes of a weight are good for; ``None`` where that cannot be told. A frozen weight knows no step.
+    def codes(self, weight: Tensor, operand: str, step: int | None, make: Callable[[], Codes]) -> Codes | None:
+        """The codes of a weight's operand, made and kept from its second use on; ``None`` where they are not kept.
 
         Args:
-            weight: a parameter.
-            step: how often the weights have been updated; ``None``: nobody counts.
+            weight: a parameter, or a view of one.
+            operand: what tells this cast from others of the weight.
+            step: how often the weights have been updated; ``None``: nobody counts. A frozen weight knows no step.
+            make: gives the codes.
         """
         if torch.compiler.is_compiling() or weight.is_inference() or weight.device.type == "meta":
             return None
-        if not weight.requires_grad:
-            return weight.data_ptr(), weight._version, -1
-        return None if step is None else (weight.data_ptr(), weight._version, step)
-
-    def find(self, operand: str, key: tuple[int, int, int]) -> Codes | None:
-        """The codes of ``operand`` under ``key``, if they were kept."""
-        entry = self._entries.get(operand)
-        return entry.codes if entry is not None and entry.key == key else None
-
-    def is_second_use(self, operand: str, key: tuple[int, int, int]) -> bool:
-        """Note a cast of ``operand`` under ``key``; whether it is not the first."""
-        entry = self._entries.get(operand)
-        if entry is not None and entry.key == key:
-            return True
-        self._entries[operand] = _Entry(key)
-        return False
-
-    def keep(self, operand: str, key: tuple[int, int, int], codes: Codes) -> None:
-        """Keep the codes of ``operand``."""
-        self._entries[operand] = _Entry(key, codes)
+        parameter = parameter_of(weight)
+        if parameter is None or (parameter.requires_grad and step is None):
+            return None
+        counted = step if parameter.requires_grad and step is not None else -1
+        now = (weight.data_ptr(), weight._version, counted)
+        entries: dict[Any, _Entry] = self._entries.setdefault(parameter, {})
+        key = (operand, weight.storage_offset(), weight.shape, weight.stride())
+        entry = entries.get(key)
+        if entry is None or entry.state != now:
+            entries[key] = _Entry(now)
+            return None
+        if entry.codes is None:
+            entry.codes = make()
+        return entry.codes
 
     def clear(self) -> None:
         """Forget all codes."""

@@ -1,5 +1,14 @@
 """What a run says of itself: records as JSON lines with a schema version, and their summary."""
 
+from ._analysis import (
+    ANALYSIS_SCHEMA_VERSION,
+    AnalysisRecord,
+    AnalysisRow,
+    AnalysisTotal,
+    SkippedTensor,
+    analysis_csv,
+    analysis_json,
+)
 from ._headline import headline
 from ._lines import read_records, write_records
 from ._paired import Gap, Metric
@@ -9,6 +18,7 @@ from ._summary import RecipeSummary, RunStatus, SeedRun, Summary
 from ._tables import EMULATED_NOTE, Table, metrics_table, seeds_table, summary_table
 from ._types import (
     RECORD_TYPES,
+    RESUMED,
     SCHEMA_VERSION,
     ComparisonRecord,
     CoverageRecord,
@@ -25,10 +35,15 @@ from ._types import (
 from ._wording import NOTHING, count, percent
 
 __all__ = [
+    "ANALYSIS_SCHEMA_VERSION",
     "EMULATED_NOTE",
     "NOTHING",
     "RECORD_TYPES",
+    "RESUMED",
     "SCHEMA_VERSION",
+    "AnalysisRecord",
+    "AnalysisRow",
+    "AnalysisTotal",
     "ComparisonRecord",
     "CoverageRecord",
     "CoverageRow",
@@ -44,10 +59,13 @@ __all__ = [
     "RunEndRecord",
     "RunStatus",
     "SeedRun",
+    "SkippedTensor",
     "Status",
     "StepRecord",
     "Summary",
     "Table",
+    "analysis_csv",
+    "analysis_json",
     "count",
     "group_by_recipe",
     "headline",

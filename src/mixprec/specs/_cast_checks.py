@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ._cast import Cast
 
 TRANSFORM_SIZES = (16, 32, 64, 128)
-POWER_RULES = ("floor", "ceil", "rceil", "even")
+POWER_RULES = ("floor", "ceil", "rceil", "even", "quest")
 # Significant bits of an element and of its block's scale together: a carrier of as many multiplies exactly in fp32.
 CARRIER_BITS = 12
 
@@ -78,6 +78,8 @@ def _rule_problem(cast: Cast) -> str:
     if cast.scale == "e8m0":
         if cast.rule not in POWER_RULES:
             return f"rule '{cast.rule}' has no meaning for e8m0, a power of two; use {', '.join(POWER_RULES)}"
+        if cast.rule == "quest" and not (is_block and cast.element == "e2m1"):
+            return "rule 'quest' knows the clipping of e2m1 blocks alone"
         return ""
     if cast.rule in POWER_RULES:
         return f"rule '{cast.rule}' is for e8m0 scales; only 'exact' or 'four-over-six' fit here"

@@ -17,6 +17,7 @@ from ..formats import (
     Rounding,
     get_block_format,
     is_generic,
+    unknown_format,
     unknown_name,
 )
 from ._cast import Cast, ScaleRule, Signs, default_overflow, default_ratio, default_rule
@@ -87,7 +88,10 @@ def parse_cast(text: str) -> Cast:
     for word in words:
         if word not in known and word not in special:
             raise unknown_name(f"word in cast '{text}':", word, [*known, "delayed", "x3/4"])
-    rounding = _take(words, _ROUNDINGS.get, text) or "nearest-even"
+    rule: ScaleRule | None = _take(words, _RULES.get, text)
+    rounding: Rounding | None = _take(words, _ROUNDINGS.get, text)
+    rounding = rounding or "nearest-even"
+    overflow: Overflow | None = _take(words, _OVERFLOWS.get, text)
     transform, signs = _take(words, _TRANSFORMS.get, text) or (0, "none")
     ratio = _take(words, _ratio_of, text)
     return Cast(
@@ -95,11 +99,11 @@ def parse_cast(text: str) -> Cast:
         granularity=head.granularity,
         scale=head.scale,
         tensor_scale=head.tensor_scale,
-        rule=_take(words, _RULES.get, text) or default_rule(head.scale),
+        rule=rule or default_rule(head.scale),
         ratio=default_ratio(head.scale, head.granularity, rounding) if ratio is None else ratio,
         delayed=_take(words, parse_delayed, text),
         rounding=rounding,
-        overflow=_take(words, _OVERFLOWS.get, text) or default_overflow(head.element, head.granularity),
+        overflow=overflow or default_overflow(head.element, head.granularity),
         transform=transform,
         signs=signs,
     )
@@ -131,7 +135,7 @@ def _parse_head(head: str, text: str) -> _Head:
         block = get_block_format(name)
         return _Head(block.element, Granularity("block", *block.block), block.scale, block.tensor_scale)
     if name not in FORMATS and not is_generic(name):
-        raise unknown_name("format", name, [*FORMATS, *BLOCK_FORMATS, *BLOCK_ALIASES])
+        raise unknown_format(name, [*FORMATS, *BLOCK_FORMATS, *BLOCK_ALIASES])
     if bracket is None:
         return _Head(name, Granularity("none"), None, None)
     return _parse_bracket(name, bracket, text)

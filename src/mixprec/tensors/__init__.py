@@ -1,5 +1,6 @@
-"""Tensors in low-precision formats: codes and scales as one value, what casts do to a tensor, and amax histories."""
+"""Tensors in low-precision formats: codes and scales as one value, what casts do, amax histories."""
 
+from ._analyze import analyze_file
 from ._error import CastError, ErrorTable, error
 from ._history import amax_of, record, roll
 from ._quantized import QuantizedTensor, fake_quantize, quantize
@@ -10,6 +11,7 @@ __all__ = [
     "ErrorTable",
     "QuantizedTensor",
     "amax_of",
+    "analyze_file",
     "error",
     "fake_quantize",
     "quantize",

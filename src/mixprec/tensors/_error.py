@@ -6,16 +6,12 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from mixprec import kernels
-from mixprec.formats import Format, get_format
 from mixprec.specs import Cast
 
-from ._matrix import as_matrix, random_state, resolve
-from ._quantized import QuantizedTensor, quantize
-from ._sums import tree_sum
+from ._matrix import check_tensor, resolve
+from ._tally import Tally, tally
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,19 +61,19 @@ class ErrorTable:
         )
 
 
-def error(x: Tensor, casts: Iterable[Cast | str], *, seed: int = 0) -> ErrorTable:
+def error(x: Tensor, casts: Cast | str | Iterable[Cast | str], *, seed: int = 0) -> ErrorTable:
     """What casts do to a tensor.
 
     Args:
         x: fp32, bf16 or fp16, any shape and strides; blocks lie along the last axis.
-        casts: casts or their one-line forms.
+        casts: casts or their one-line forms; or one alone.
         seed: key of the random bits of casts that draw any.
 
     Returns:
         One row a cast. Sums are fp64 in a fixed order, the same on every device.
 
     Raises:
-        TypeError: x is not fp32, bf16 or fp16.
+        TypeError: x is no tensor, or not of fp32, bf16 or fp16; or a cast that is none.
         ValueError: a cast is unknown, its scale is delayed, or NaN meets an unscaled format that has none.
 
     Example:
@@ -85,66 +81,35 @@ def error(x: Tensor, casts: Iterable[Cast | str], *, seed: int = 0) -> ErrorTabl
         >>> error(torch.tensor([5.0, 0.1, 3.0, 0.0]), ["mxfp4"]).rows[0].flushed
         0.3333333333333333
     """
-    return ErrorTable(tuple(_cast_error(x.detach(), resolve(cast), seed) for cast in casts))
+    check_tensor("error", x)
+    several = casts if isinstance(casts, Iterable) and not isinstance(casts, str) else (casts,)
+    resolved = [resolve(cast) for cast in several]
+    return ErrorTable(tuple(cast_error(cast, tally(x, cast, seed=seed)) for cast in resolved))
 
 
-def _cast_error(x: Tensor, cast: Cast, seed: int) -> CastError:
-    quantized = quantize(x, cast, seed=seed)
-    exact, values = x.double(), quantized.dequantize().double()
-    difference = (values - exact).abs()
-    noise, signal = _mean(difference * difference), _mean(exact * exact)
-    nonzero = exact != 0.0
-    relative = torch.where(nonzero, difference / torch.where(nonzero, exact.abs(), 1.0), 0.0)
-    flushed, saturated = _shares(x, quantized)
+def cast_error(cast: Cast, tally: Tally) -> CastError:
+    """The figures of a cast from its counts and sums."""
+    noise, signal = (total / max(tally.elements, 1) for total in (tally.noise, tally.signal))
     return CastError(
         cast=str(cast),
-        bits_per_element=quantized.bits_per_element,
+        bits_per_element=8 * tally.nbytes / tally.elements if tally.elements else 0.0,
         mean_squared_error=noise,
-        snr_db=10.0 * math.log10(signal / noise) if noise > 0.0 and signal > 0.0 else _snr_limit(noise),
-        max_relative_error=relative.max().item() if relative.numel() else 0.0,
-        flushed=flushed,
-        saturated=saturated,
+        snr_db=ratio_in_db(signal, noise),
+        max_relative_error=tally.max_relative_error,
+        flushed=tally.flushed / max(tally.nonzero, 1),
+        saturated=tally.saturated / max(tally.rounded, 1),
     )
 
 
-def _shares(x: Tensor, quantized: QuantizedTensor) -> tuple[float, float]:
-    """Share flushed to zero and share saturated, judged in the space that was rounded."""
-    cast, before = quantized.cast, as_matrix(x)
-    if cast.transform:
-        random = random_state(cast, quantized.seed, quantized.offset)
-        before = kernels.hadamard(before, cast.transform, signs=cast.signs, axis=1, random=random)
-    before = before.double().abs()
-    shape, codes = before.shape, quantized.codes
-    after = kernels.dequantize(codes, quantized.scales, quantized.outer, cast, shape).double().abs()
-    no_scales = torch.empty(0, dtype=torch.uint8, device=codes.device)
-    elements = kernels.dequantize(codes, no_scales, None, cast.element, shape).double()
-    saturated = _at_an_end(elements, before, after, get_format(cast.element)) & (after < math.inf)
-    if cast.granularity.kind == "none":
-        saturated |= before.isfinite() & ~after.isfinite()
-    nonzero = before > 0.0
-    return _share(nonzero & (elements == 0.0), nonzero), _share(saturated, torch.ones_like(nonzero))
+def ratio_in_db(signal: float, noise: float) -> float:
+    """A ratio in decibel: infinite without noise, NaN where a part is no number.
 
-
-def _at_an_end(elements: Tensor, before: Tensor, after: Tensor, fmt: Format) -> Tensor:
-    """Where an element is the last of its sign, and what it stands for lay more than half a step beyond."""
-    low, high, half_step = -fmt.max_value, fmt.max_value, 2.0 ** (fmt.max_exponent - fmt.mantissa_bits - 1)
-    if fmt.grid:
-        low, high, half_step = fmt.grid[0], fmt.grid[-1], (fmt.grid[-1] - fmt.grid[-2]) / 2
-    end = torch.where(elements < 0.0, low, high)
-    return (elements == end) & (before * end.abs() > after * (end.abs() + half_step))
-
-
-def _share(part: Tensor, whole: Tensor) -> float:
-    count = int(whole.count_nonzero())
-    return int(part.count_nonzero()) / count if count else 0.0
-
-
-def _mean(values: Tensor) -> float:
-    return tree_sum(values).item() / max(values.numel(), 1)
-
-
-def _snr_limit(noise: float) -> float:
-    """The ratio where one of its parts is zero or no number."""
+    Example:
+        >>> ratio_in_db(1.0, 0.01), ratio_in_db(0.0, 0.0), ratio_in_db(0.0, 1.0)
+        (20.0, inf, -inf)
+    """
+    if noise > 0.0 and signal > 0.0:
+        return 10.0 * math.log10(signal / noise)
     if noise == 0.0:
         return math.inf
     return -math.inf if noise > 0.0 else math.nan

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from mixprec.specs import Cast, parse_cast
+
+# The least reduction by which a stack of matrices [E, N, K] is told from a 1-D convolution's kernel [O, I, k].
+_EXPERTS_REDUCTION = 32
 
 
 def as_matrix(x: Tensor) -> Tensor:
@@ -21,14 +25,59 @@ def as_matrix(x: Tensor) -> Tensor:
     return x.reshape(math.prod(x.shape[:-1]), columns)
 
 
+def is_convolution(shape: Sequence[int]) -> bool:
+    """Whether a stored weight has the shape of a convolution's: 4 or 5 dimensions, or 3 with a last one below 32.
+
+    Example:
+        >>> [is_convolution(shape) for shape in ((64, 3, 7, 7), (384, 80, 3), (8, 256, 1024), (256, 8))]
+        [True, True, False, False]
+    """
+    return len(shape) in (4, 5) or (len(shape) == 3 and shape[-1] < _EXPERTS_REDUCTION)
+
+
+def operand_shape(shape: Sequence[int]) -> tuple[int, int]:
+    """Rows and columns of a stored weight as the operand ``[N, K]`` of its forward product.
+
+    The last axis is the reduction, except in a convolution's weight, where it is all but the first.
+
+    Example:
+        >>> operand_shape((768, 3072)), operand_shape((64, 3, 7, 7)), operand_shape((8, 256, 1024)), operand_shape((5,))
+        ((768, 3072), (64, 147), (2048, 1024), (1, 5))
+    """
+    leading = 1 if is_convolution(shape) else len(shape) - 1
+    return math.prod(shape[:leading]), math.prod(shape[leading:])
+
+
+def check_tensor(what: str, x: object) -> None:
+    """Refuse what is no tensor, by the name of the function that got it.
+
+    Raises:
+        TypeError: it is not.
+    """
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{what}: x is a {type(x).__name__}, expected a torch.Tensor: torch.tensor(x) makes one")
+
+
 def resolve(cast: Cast | str) -> Cast:
     """A cast from itself or its one-line form.
+
+    Raises:
+        TypeError: it is neither.
+        ValueError: a form that cannot be read.
 
     Example:
         >>> resolve("mxfp4").element
         'e2m1'
     """
-    return parse_cast(cast) if isinstance(cast, str) else cast
+    return parse_cast(cast) if isinstance(cast, str) else _cast(cast)
+
+
+def _cast(given: object) -> Cast:
+    if not isinstance(given, Cast):
+        raise TypeError(
+            f"cast is {given!r} ({type(given).__name__}), expected a Cast or its one-line form such as 'mxfp8'"
+        )
+    return given
 
 
 def canonical(cast: Cast | str) -> str:
@@ -50,13 +99,21 @@ def random_state(cast: Cast, seed: int | None, offset: int) -> Tensor | None:
     """``[seed, offset]`` for a cast that draws random bits, else None.
 
     Raises:
+        TypeError: a seed or offset that is no integer.
         ValueError: it does, and there is no seed.
     """
     if cast.rounding != "stochastic" and cast.signs != "fresh":  # is_random; the compiler reads fields alone
         return None
     if seed is None:
         raise ValueError(f"the cast {str(cast)!r} draws random bits and needs a seed; pass seed=0, say")
+    _check_integer("seed", seed)
+    _check_integer("offset", offset)
     return torch.tensor([seed, offset], dtype=torch.int64)
+
+
+def _check_integer(name: str, given: object) -> None:
+    if not isinstance(given, int):
+        raise TypeError(f"{name} is {given!r} ({type(given).__name__}), expected an integer")
 
 
 def given_amax(cast: Cast, amax: Tensor | float | None, device: torch.device) -> Tensor | None:

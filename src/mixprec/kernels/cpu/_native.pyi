@@ -32,6 +32,7 @@ class ExponentRule(enum.Enum):
     ceil = 1
     rceil = 2
     even = 3
+    quest = 4
 
 class Level(enum.Enum):
     plain = 0

@@ -30,6 +30,7 @@ _RULES = {
     "ceil": _native.ExponentRule.ceil,
     "rceil": _native.ExponentRule.rceil,
     "even": _native.ExponentRule.even,
+    "quest": _native.ExponentRule.quest,
 }
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ._scales import Scales
+from ._sums import sum_by_halving
 from ._tiles import spread, tiles_of
 
 
@@ -58,18 +59,3 @@ def _squared_error(x: Tensor, candidate: Candidate, tile: tuple[int, int]) -> Te
     values = candidate.elements.double() * spread(candidate.compared, tile, x.shape).double()
     difference = values - x
     return sum_by_halving(tiles_of(difference * difference, tile))
-
-
-def sum_by_halving(values: Tensor) -> Tensor:
-    """Sums along the last axis, padded with zeros to a power of two, by adding the second half to the first.
-
-    Example:
-        >>> sum_by_halving(torch.tensor([[1.0, 2.0, 3.0]])).tolist()
-        [6.0]
-    """
-    size = 1 << (values.shape[-1] - 1).bit_length()
-    values = torch.nn.functional.pad(values, (0, size - values.shape[-1]))
-    while values.shape[-1] > 1:
-        half = values.shape[-1] // 2
-        values = values[..., :half] + values[..., half:]
-    return values[..., 0]

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .._parameters import LARGEST_QUANT_SCALE, CastParameters
+from .._parameters import LARGEST_QUANT_SCALE, QUEST_REACH, CastParameters
 from ._bits import exponent_of, number_over, over_number, power_of_two
 from ._codes import decode, encode
 from ._grid import round_to_grid
+from ._sums import sum_by_halving
 from ._tiles import tiles_of
 
 _E8M0_BIAS = 127
@@ -46,7 +47,7 @@ def largest_magnitude(x: Tensor) -> Tensor:
 
 
 def shared_magnitude(x: Tensor, parameters: CastParameters, axis: int) -> Tensor:
-    """Amax of whatever shares a scale in an fp32 matrix: 0-d, one per row, or one per tile.
+    """Amax of whatever shares a scale in an fp32 matrix: 0-d, one per row, or one per tile (under quest: its reach).
 
     Example:
         >>> from mixprec.kernels import cast_parameters
@@ -57,9 +58,20 @@ def shared_magnitude(x: Tensor, parameters: CastParameters, axis: int) -> Tensor
     if parameters.scaling == "row":
         shape = (x.shape[0], 1) if axis == 1 else (1, x.shape[1])
         return x.abs().amax(dim=axis, keepdim=True) if x.shape[axis] else x.new_zeros(shape)
+    if parameters.rule == "quest":
+        return _reach(x, parameters.matrix_tile(axis))
     if parameters.scaling == "block":
         return tiles_of(x.abs(), parameters.matrix_tile(axis)).amax(dim=2)
     return largest_magnitude(x)
+
+
+def _reach(x: Tensor, tile: tuple[int, int]) -> Tensor:
+    """How far the scale of each tile is to reach, over the largest element: fp64, from its standard deviation."""
+    tiles = tiles_of(x.double(), tile)
+    count = tiles_of(torch.ones_like(x, dtype=torch.float64), tile).sum(2)  # whole numbers: exact in any order
+    mean = sum_by_halving(tiles) / count
+    variance = sum_by_halving(tiles * tiles) / count - mean * mean
+    return torch.where(variance < 0.0, 0.0, variance).sqrt() * QUEST_REACH
 
 
 def scales_of(amax: Tensor, parameters: CastParameters, target: float, above: Tensor) -> Scales:
@@ -105,7 +117,7 @@ def _power_scales(amax: Tensor, parameters: CastParameters) -> Scales:
     finite, ratio = amax.isfinite(), parameters.prescale
     scale = torch.where(finite, power_of_two(exponent).float(), math.nan)
     quant_scale = torch.where(finite, power_of_two(-exponent).float() * ratio, math.nan)
-    one = amax.new_ones(())
+    one = scale.new_ones(())
     if parameters.scaling == "block":
         return Scales(quant_scale=quant_scale, scale=scale, outer=over_number(one, ratio))
     return Scales(quant_scale=quant_scale, scale=one, outer=over_number(scale, ratio))
@@ -114,6 +126,8 @@ def _power_scales(amax: Tensor, parameters: CastParameters) -> Scales:
 def _power_exponent(amax: Tensor, parameters: CastParameters) -> Tensor:
     """Exponent of the scale from fp64 amax; non-finite values give some value in range."""
     grid = parameters.grid
+    if parameters.rule == "quest":
+        return exponent_of(amax).clamp(-127, 127)
     exponent = exponent_of(amax)  # -1023 for zero, which the clamp takes to -127
     mantissa = (amax.view(torch.int64) >> 29) & 0x7FFFFF  # fp32's 23 bits
     if parameters.rule == "ceil":
