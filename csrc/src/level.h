@@ -68,9 +68,10 @@ struct Scratch {
   float* tile_scales[6];       // tiles: quantize, scale, outer; and of the choice's other scale
   float* spread_quantize;      // panel_cols
   float* spread_scale;         // panel_cols
-  float* elements[2];          // the choice: panel_cols
-  double* squares[2];          // sums over tiles: tiles * places_of(task)
-  double* errors[2];           // sums over tiles: tiles
+  float* elements;             // the choice: panel_cols
+  double* places[2];           // sums over tiles: tiles * places_of(task)
+  double* sums[2];             // sums over tiles: tiles
+  double* counts;              // a deviation: tiles
 };
 
 // Elements of a row that are rounded at once: few, so that writing results overlaps with the next piece's arithmetic.

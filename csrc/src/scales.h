@@ -71,6 +71,29 @@ MIXPREC_INLINE void power_scales(const Scaling& scaling, const std::uint32_t* MI
   }
 }
 
+// Where QuEST clips a Gaussian for the grid of E2M1, over its largest element, in standard deviations
+// (arXiv:2502.05003).
+constexpr double kQuestReach = 2.92247856 / 6.0;
+
+// Powers of two from the sums of `counts` elements and of their squares, instead of a largest magnitude.
+MIXPREC_INLINE void deviation_scales(const Scaling& scaling, const double* const* sums,
+                                     const double* MIXPREC_RESTRICT counts, std::int64_t n, const TileScales& out) {
+  const double* MIXPREC_RESTRICT elements = sums[0];
+  const double* MIXPREC_RESTRICT squares = sums[1];
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double mean = elements[i] / counts[i];
+    double variance = squares[i] / counts[i] - mean * mean;
+    variance = variance < 0.0 ? 0.0 : variance;
+    const auto field = static_cast<std::int32_t>(to_bits(__builtin_sqrt(variance) * kQuestReach) >> 52 & 0x7ffu);
+    std::int32_t e = field - 1023;  // -1023 for zero
+    e = e < -127 ? -127 : e;
+    e = e > 127 ? 127 : e;
+    const bool finite = field != 0x7ff;
+    out.quantize[i] = (finite ? scale_from_exponent(-e) : quiet_nan()) * scaling.prescale;
+    out.scale[i] = finite ? scale_from_exponent(e) : quiet_nan();
+  }
+}
+
 MIXPREC_INLINE void fp32_scales(double target, const std::uint32_t* MIXPREC_RESTRICT amax, std::int64_t n,
                                 float* MIXPREC_RESTRICT quantize, float* MIXPREC_RESTRICT scale,
                                 float* MIXPREC_RESTRICT outer) {

@@ -180,9 +180,10 @@ void ScratchMemory::lay_out(const Task& task, Scratch& scratch) {
   take(scratch.spread_quantize, cols);
   take(scratch.spread_scale, cols);
   const bool chooses = task.scaling.second_target > 0.0, sums = sums_tiles(task.scaling);
-  for (auto*& elements : scratch.elements) take(elements, chooses ? cols : 0);
-  for (auto*& squares : scratch.squares) take(squares, sums ? tiles * places_of(task) : 0);
-  for (auto*& errors : scratch.errors) take(errors, sums ? tiles : 0);
+  take(scratch.elements, chooses ? cols : 0);
+  for (auto*& places : scratch.places) take(places, sums ? tiles * places_of(task) : 0);
+  for (auto*& totals : scratch.sums) take(totals, sums ? tiles : 0);
+  take(scratch.counts, task.scaling.from_deviation ? tiles : 0);
 }
 
 }  // namespace mixprec

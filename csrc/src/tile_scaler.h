@@ -1,15 +1,14 @@
 // The scales of one row of tiles of a panel: from its values to what its elements are multiplied by.
 #pragma once
 
-#include "choice.h"
 #include "coder.h"
 #include "level.h"
 #include "magnitudes.h"
-#include "reach.h"
 #include "row_kernels.h"
 #include "scales.h"
 #include "source.h"
 #include "spread.h"
+#include "tile_sums.h"
 
 namespace {
 
@@ -28,6 +27,31 @@ MIXPREC_INLINE std::int64_t tile_index(const Task& task, const Rect& rows) {
   return rows.row_begin / task.tile_rows * ceil_div(task.source.cols, task.tile_cols) + rows.col_begin / task.tile_cols;
 }
 
+// What the choice between two scales of a tile sums: the squared error of an element times `compared`, one per tile.
+struct SquaredError {
+  const float* x;
+  double above;
+  const float* elements;
+  const float* compared;
+  MIXPREC_MEMBER double operator()(std::int64_t c, std::int64_t tile) const {
+    const double d = static_cast<double>(elements[c]) * static_cast<double>(compared[tile]) -
+                     static_cast<double>(x[c]) * above;
+    return d * d;
+  }
+};
+
+// What a deviation is made of: the elements and their squares.
+struct Element {
+  const float* x;
+  MIXPREC_MEMBER double operator()(std::int64_t c, std::int64_t) const { return static_cast<double>(x[c]); }
+};
+struct Square {
+  const float* x;
+  MIXPREC_MEMBER double operator()(std::int64_t c, std::int64_t) const {
+    return static_cast<double>(x[c]) * static_cast<double>(x[c]);
+  }
+};
+
 class TileScaler {
  public:
   // The values come from the stage, one row of tiles after the other.
@@ -39,6 +63,8 @@ class TileScaler {
         round_(row_kernel(task.grid, task.rounding, spread)),
         first_{scratch.tile_scales[0], scratch.tile_scales[1], scratch.tile_scales[2]},
         second_{scratch.tile_scales[3], scratch.tile_scales[4], scratch.tile_scales[5]},
+        sums_{{task.tile_rows, task.tile_cols, places_of(task), scratch.places[0]},
+              {task.tile_rows, task.tile_cols, places_of(task), scratch.places[1]}},
         quantize_(nullptr),
         scale_(nullptr) {}
   TileScaler(const TileScaler&) = delete;
@@ -60,14 +86,11 @@ class TileScaler {
   // Finds the scales and writes what is stored of them.
   void scale(const Rect& rows) {
     const std::int64_t n = columns_of(rows), tiles = tiles_across(task_, rows), index = tile_index(task_, rows);
-    const std::uint32_t* amax = task_.tile_amax ? task_.tile_amax + index : scratch_.amax;
     if (task_.scaling.from_deviation) {
-      reach(rows);
+      scale_by_deviation(rows);
     } else {
-      if (!task_.tile_amax) measure(rows, scratch_.amax);
-      tile_scales(task_.scaling, task_.scaling.target, amax, tiles, first_);
+      scale_by_amax(rows);
     }
-    if (task_.scaling.second_target > 0.0) choose(rows, amax);
     if (!task_.scaling.in_carrier)
       std::memcpy(task_.out.outer + index, first_.outer, static_cast<std::size_t>(tiles) * sizeof(float));
     if (task_.out.scales) write_codes(tiles, task_.out.scales + index);
@@ -95,79 +118,72 @@ class TileScaler {
     }
   }
 
-  // Powers of two from the deviation of each tile.
-  void reach(const Rect& rows) {
-    const std::int64_t n = columns_of(rows), height = rows.row_end - rows.row_begin;
-    for (int k = 0; k < 2; ++k) sum_values(rows, k == 1, scratch_.errors[k]);
-    for (std::int64_t i = 0; i < tiles_across(task_, rows); ++i) {
-      const std::int64_t count = height * smaller(task_.tile_cols, n - i * task_.tile_cols);
-      const std::int32_t e = reach_exponent(scratch_.errors[0][i], scratch_.errors[1][i], static_cast<double>(count));
-      first_.quantize[i] = (e > 127 ? quiet_nan() : scale_from_exponent(-e)) * task_.scaling.prescale;
-      first_.scale[i] = e > 127 ? quiet_nan() : scale_from_exponent(e);
-    }
-  }
-
-  // The sum of each tile's values, or of their squares.
-  void sum_values(const Rect& rows, bool squared, double* sums) {
-    const std::int64_t tiles = tiles_across(task_, rows), places = places_of(task_);
-    double* values = scratch_.squares[0];
-    std::memset(values, 0, static_cast<std::size_t>(tiles * places) * sizeof(double));
-    for (std::int64_t r = rows.row_begin; r < rows.row_end; ++r)
-      lay_out(stage_.row(r), columns_of(rows), task_.tile_cols, squared, places,
-              values + (r - rows.row_begin) * task_.tile_cols);
-    for (std::int64_t i = 0; i < tiles; ++i) sums[i] = sum_by_halving(values + i * places, places);
+  void scale_by_amax(const Rect& rows) {
+    const std::uint32_t* amax = task_.tile_amax ? task_.tile_amax + tile_index(task_, rows) : scratch_.amax;
+    if (!task_.tile_amax) measure(rows, scratch_.amax);
+    tile_scales(task_.scaling, task_.scaling.target, amax, tiles_across(task_, rows), first_);
+    if (task_.scaling.second_target > 0.0) choose(rows, amax);
   }
 
   // Puts the better of two scales of each tile into the first.
   void choose(const Rect& rows, const std::uint32_t* amax) {
-    const std::int64_t tiles = tiles_across(task_, rows);
+    const std::int64_t tiles = tiles_across(task_, rows), n = columns_of(rows);
     tile_scales(task_.scaling, task_.scaling.second_target, amax, tiles, second_);
-    find_errors(rows);
-    for (std::int64_t i = 0; i < tiles; ++i) {
-      const bool better = scratch_.errors[1][i] < scratch_.errors[0][i];
-      first_.quantize[i] = better ? second_.quantize[i] : first_.quantize[i];
-      first_.scale[i] = better ? second_.scale[i] : first_.scale[i];
-      first_.outer[i] = better ? second_.outer[i] : first_.outer[i];
-    }
-  }
-
-  void find_errors(const Rect& rows) {
-    const std::int64_t n = columns_of(rows), tiles = tiles_across(task_, rows), places = places_of(task_);
     const float* quantize[2] = {
         spread_tiles(first_.quantize, spread_, task_.tile_cols, n, scratch_.spread_quantize),
         spread_tiles(second_.quantize, spread_, task_.tile_cols, n, scratch_.spread_scale)};
-    const bool scaled = task_.scaling.in_carrier;
-    const Candidate candidates[2] = {{scratch_.elements[0], scaled ? first_.scale : first_.outer},
-                                     {scratch_.elements[1], scaled ? second_.scale : second_.outer}};
-    const bool sixteens = task_.tile_rows == 1 && task_.tile_cols == 16 && n % 16 == 0;
-    const std::size_t bytes = sixteens ? 0 : static_cast<std::size_t>(tiles * places) * sizeof(double);
-    for (double* squares : scratch_.squares) std::memset(squares, 0, bytes);
-    for (std::int64_t r = rows.row_begin; r < rows.row_end; ++r) {
-      const ErrorRow row{stage_.row(r), n, static_cast<double>(task_.scaling.above)};
-      for (int k = 0; k < 2; ++k) round_elements(row.x, n, quantize[k], scratch_.elements[k]);
-      if (sixteens) return errors_of_sixteens(row, candidates, scratch_.errors[0], scratch_.errors[1]);
-      for (int k = 0; k < 2; ++k) square_row(row, candidates[k], r - rows.row_begin, scratch_.squares[k]);
-    }
-    for (int k = 0; k < 2; ++k) sum_squares(tiles, scratch_.squares[k], scratch_.errors[k]);
+    sum_tiles(
+        rows, [&](const float* x) { return errors_of(x, n, quantize[0], first_); },
+        [&](const float* x) { return errors_of(x, n, quantize[1], second_); });
+    take_better(tiles, second_.quantize, first_.quantize);
+    if (task_.scaling.in_carrier) return take_better(tiles, second_.scale, first_.scale);
+    take_better(tiles, second_.outer, first_.outer);
   }
 
-  void round_elements(const float* x, std::int64_t n, const float* quantize, float* elements) const {
+  // Replaces numbers where the second error is smaller.
+  MIXPREC_MEMBER void take_better(std::int64_t tiles, const float* MIXPREC_RESTRICT second,
+                                  float* MIXPREC_RESTRICT numbers) const {
+    const double* MIXPREC_RESTRICT first_error = scratch_.sums[0];
+    const double* MIXPREC_RESTRICT second_error = scratch_.sums[1];
+    for (std::int64_t i = 0; i < tiles; ++i) numbers[i] = second_error[i] < first_error[i] ? second[i] : numbers[i];
+  }
+
+  SquaredError errors_of(const float* x, std::int64_t n, const float* quantize, const TileScales& scales) const {
     for (std::int64_t c = 0; c < n; c += kPiece) {
       const float* entries = quantize + entry_of(spread_, c);
-      round_(task_.grid, {x + c, elements + c, smaller(kPiece, n - c), entries, scratch_.ones, nullptr});
+      round_(task_.grid, {x + c, scratch_.elements + c, smaller(kPiece, n - c), entries, scratch_.ones, nullptr});
     }
+    const float* compared = task_.scaling.in_carrier ? scales.scale : scales.outer;
+    return {x, static_cast<double>(task_.scaling.above), scratch_.elements, compared};
   }
 
-  // The squares of a tile lie together, but for tiles of one column, whose rows do.
-  void square_row(const ErrorRow& row, const Candidate& candidate, std::int64_t r, double* squares) const {
-    if (task_.tile_cols == 1) return square_error_columns(row, candidate, squares + r * row.n);
-    square_error_row(row, candidate, task_.tile_cols, places_of(task_), squares + r * task_.tile_cols);
+  void scale_by_deviation(const Rect& rows) {
+    const std::int64_t n = columns_of(rows), height = rows.row_end - rows.row_begin;
+    sum_tiles(
+        rows, [](const float* x) { return Element{x}; }, [](const float* x) { return Square{x}; });
+    for (std::int64_t i = 0; i < tiles_across(task_, rows); ++i) {
+      const std::int64_t count = height * smaller(task_.tile_cols, n - i * task_.tile_cols);
+      scratch_.counts[i] = static_cast<double>(count);
+    }
+    deviation_scales(task_.scaling, scratch_.sums, scratch_.counts, tiles_across(task_, rows), first_);
   }
 
-  void sum_squares(std::int64_t tiles, double* squares, double* errors) const {
-    const std::int64_t places = places_of(task_);
-    if (task_.tile_cols == 1) return sum_columns_by_halving(squares, places, tiles, errors);
-    for (std::int64_t i = 0; i < tiles; ++i) errors[i] = sum_by_halving(squares + i * places, places);
+  // Sums over each tile of two numbers per element. first(x), second(x) give those of a row.
+  template <class First, class Second>
+  void sum_tiles(const Rect& rows, const First& first, const Second& second) {
+    const std::int64_t n = columns_of(rows), tiles = tiles_across(task_, rows);
+    if (sums_[0].at_once(n)) {
+      const float* x = stage_.row(rows.row_begin);
+      sums_[0].sum_row(first(x), n, scratch_.sums[0]);
+      return sums_[1].sum_row(second(x), n, scratch_.sums[1]);
+    }
+    for (const TileSums& sums : sums_) sums.clear(tiles);
+    for (std::int64_t r = rows.row_begin; r < rows.row_end; ++r) {
+      const float* x = stage_.row(r);
+      sums_[0].add_row(first(x), r - rows.row_begin, n);
+      sums_[1].add_row(second(x), r - rows.row_begin, n);
+    }
+    for (int k = 0; k < 2; ++k) sums_[k].sum(tiles, scratch_.sums[k]);
   }
 
   const Task& task_;
@@ -176,6 +192,7 @@ class TileScaler {
   Stage& stage_;
   RowKernel round_;
   TileScales first_, second_;
+  TileSums sums_[2];
   const float* quantize_;
   const float* scale_;
 };

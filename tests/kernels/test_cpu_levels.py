@@ -77,6 +77,9 @@ SCALED = [
     "mxfp4 sr rht32",
     "mxfp4 x3/4 sr rht64-fresh",
     "e2m1[1x256:e8m0] rht128",
+    "mxfp4 quest ht32",
+    "e2m1[2x3:e8m0] quest x3/4 sr",
+    "e2m1[1x5:e8m0] quest",
 ]
 SHAPES = [(0, 5), (5, 0), (1, 1), (1, 31), (33, 3), (17, 70), (70, 130), (3, 1300), (1300, 3), (130, 260)]
 
