@@ -1,6 +1,13 @@
 """Settings of all tests and doctests."""
 
+import importlib.util
+
 import pytest
+
+# Modules that cannot be imported, so that their examples cannot run, where triton is not installed.
+NEED_TRITON = ["src/mixprec/kernels/triton/device/*", "src/mixprec/kernels/triton/_casting.py"]
+NEED_TRITON += ["src/mixprec/kernels/triton/_kernels.py"]
+collect_ignore_glob = NEED_TRITON if importlib.util.find_spec("triton") is None else []
 
 
 def pytest_configure(config: pytest.Config) -> None:

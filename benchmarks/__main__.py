@@ -1,6 +1,7 @@
 """All benchmarks."""
 
-from . import kernels, training_step
+from . import convolution_step, kernels, training_step
 
 kernels.main()
 training_step.main()
+convolution_step.main()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from mixprec.kernels import cast_parameters, get_backend
+from mixprec.kernels import Draw, cast_parameters, get_backend
 from mixprec.specs import parse_cast
 
 Call = Callable[[], object]
@@ -27,8 +27,8 @@ def _reference(x: Tensor) -> dict[str, Call]:
     calls: dict[str, Call] = {}
     for name in ("e4m3", "mxfp8"):
         parameters = cast_parameters(parse_cast(name))
-        calls[f"reference {name}"] = lambda p=parameters: reference.scaled(x, p, 1, 0, 0)
-        compiled = torch.compile(lambda t, p=parameters: reference.scaled(t, p, 1, 0, 0)[0])
+        calls[f"reference {name}"] = lambda p=parameters: reference.scaled(x, p, 1, Draw())
+        compiled = torch.compile(lambda t, p=parameters: reference.scaled(t, p, 1, Draw())[0])
         calls[f"Inductor reference {name}"] = lambda f=compiled: f(x)
     return calls
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from mixprec.kernels import cast_parameters
+from mixprec.kernels import FIXED_SIGNS, CastParameters, Draw, cast_parameters
 from mixprec.kernels.cpu import CpuBackend, level_names
 from mixprec.specs import parse_cast
 
@@ -46,17 +46,29 @@ CASTS = (
     "e4m3",
     "e4m3[tensor]",
     "e4m3[row]",
+    "e4m3[1x128:e8m0] rceil",
+    "e4m3[128x128:e8m0] rceil",
     "mxfp8",
     "mxfp4",
     "nvfp4",
     "nvfp4-2d",
+    "nvfp4 4/6",
+    "nvfp4 rht16",
+    "nf4[1x64:fp32]",
     "bf16 sr",
     "e4m3 sr",
     "mxfp4 sr",
     "nvfp4 sr",
+    "nvfp4 sr rht16",
+    "mxfp4 x3/4 sr rht64-fresh",
 )
-ALONG_ROWS = ("mxfp8", "nvfp4", "mxfp4 sr")
+ALONG_ROWS = ("mxfp8", "nvfp4", "nvfp4 rht16", "mxfp4 sr", "nvfp4 sr rht16", "mxfp4 x3/4 sr rht64-fresh")
+# What a layer's operands are cast to, along rows and along columns: two carriers, or a carrier and codes.
+PAIRS = {"mxfp8": ("mxfp8 rceil", "mxfp8 rceil"), "nvfp4": ("nvfp4", "nvfp4 rht16")}
+GRADIENT = ("nvfp4 sr", "nvfp4 sr rht16")
+STORED = {"mxfp8": "mxfp8 rceil", "nvfp4": "nvfp4 rht16"}
 COLUMNS = 2048
+DRAW = Draw(1, 2, 2**62)
 Clock = Callable[[], float]
 
 
@@ -96,30 +108,59 @@ def _ours(exponent: int, backend: CpuBackend, rounds: int, clock: Clock) -> list
     given: dict[str, Callable[[], object]] = {"copy": lambda: y.copy_(x), "amax": lambda: backend.amax(x)}
     fresh: dict[str, Callable[[], object]] = {"copy": lambda: y.copy_(x), "clone": lambda: x.clone()}
     for name in CASTS:
-        parameters = cast_parameters(parse_cast(name))
-        given[name] = lambda p=parameters: backend.scaled(x, p, 1, 1, 2, out=y)
-        fresh[name] = lambda p=parameters: backend.scaled(x, p, 1, 1, 2)
+        parameters = _parameters(name)
+        given[name] = lambda p=parameters: backend.scaled(x, p, 1, DRAW, out=y)
+        fresh[name] = lambda p=parameters: backend.scaled(x, p, 1, DRAW)
     for name in ALONG_ROWS:
-        parameters = cast_parameters(parse_cast(name))
-        given[f"{name} axis 0"] = lambda p=parameters: backend.scaled(x, p, 0, 1, 2, out=y)
-    mxfp8 = cast_parameters(parse_cast("mxfp8"))
-    given["mxfp8 both"] = lambda: backend.scaled_both(x, mxfp8, mxfp8, 1, 2, out=(y, z))
-    fresh["mxfp8 both"] = lambda: backend.scaled_both(x, mxfp8, mxfp8, 1, 2)
+        parameters = _parameters(name)
+        given[f"{name} axis 0"] = lambda p=parameters: backend.scaled(x, p, 0, DRAW, out=y)
+    delayed, amax = _parameters("e4m3[tensor] delayed"), x.abs().amax()
+    given["e4m3[tensor] delayed"] = lambda: backend.delayed(x, delayed, DRAW, amax, out=y)
+    given |= _pairs(x, backend, y, z) | _stored(x, backend, y)
+    mxfp8 = _parameters("mxfp8")
+    fresh["mxfp8 both"] = lambda: backend.scaled_both(x, mxfp8, mxfp8, (DRAW, DRAW))
     fresh |= _whole_calls(x, backend)
     rows = _table(f"2^{exponent} elements, out given", measure(given, "copy", rounds, clock), exponent)
     return rows + _table(f"2^{exponent} elements, fresh", measure(fresh, "copy", max(rounds // 3, 3), clock), exponent)
 
 
+def _parameters(cast: str) -> CastParameters:
+    return cast_parameters(parse_cast(cast))
+
+
+def _pairs(x: Tensor, backend: CpuBackend, y: Tensor, z: Tensor) -> dict[str, Callable[[], object]]:
+    """Two casts of one reading."""
+    calls: dict[str, Callable[[], object]] = {}
+    for name, (row, column) in {**PAIRS, "nvfp4 gradient": GRADIENT}.items():
+        casts = (_parameters(row), _parameters(column), (DRAW, DRAW))
+        calls[f"{name} both"] = lambda c=casts: backend.scaled_both(x, *c, out=(y, z))
+        if name in PAIRS:
+            calls[f"{name} carrier and codes"] = lambda c=casts: backend.scaled_quantized(x, *c, out=y)
+    return calls
+
+
+def _stored(x: Tensor, backend: CpuBackend, y: Tensor) -> dict[str, Callable[[], object]]:
+    """Codes as they are kept for the backward pass, and the carrier made of them."""
+    calls: dict[str, Callable[[], object]] = {}
+    for name, cast in STORED.items():
+        parameters = _parameters(cast)
+        for axis in (1, 0):
+            codes, scales, _ = backend.quantize(x, parameters, axis, DRAW)
+            calls[f"{name} to codes axis {axis}"] = lambda p=parameters, a=axis: backend.quantize(x, p, a, DRAW)
+            stored = (codes, scales, None, parameters, x.shape, axis)
+            calls[f"{name} to carrier axis {axis}"] = lambda s=stored: backend.dequantize(*s, out=y)
+    return calls
+
+
 def _whole_calls(x: Tensor, backend: CpuBackend) -> dict[str, Callable[[], object]]:
-    """Calls that always allocate."""
+    """Calls that allocate what they give."""
     calls: dict[str, Callable[[], object]] = {
-        "hadamard 32 axis 1": lambda: backend.hadamard(x, 32, True, 1, False),
-        "hadamard 32 axis 0": lambda: backend.hadamard(x, 32, True, 0, False),
+        "hadamard 32 axis 1": lambda: backend.hadamard(x, 32, FIXED_SIGNS, 1, False),
+        "hadamard 32 axis 0": lambda: backend.hadamard(x, 32, FIXED_SIGNS, 0, False),
     }
     for name in ("mxfp8", "nvfp4"):
-        parameters = cast_parameters(parse_cast(name))
-        stored = backend.quantize(x, parameters, 1, 0, 0)
-        calls[f"{name} quantize"] = lambda p=parameters: backend.quantize(x, p, 1, 0, 0)
+        parameters = _parameters(name)
+        stored = backend.quantize(x, parameters, 1, DRAW)
         calls[f"{name} dequantize"] = lambda p=parameters, s=stored: backend.dequantize(*s, p, x.shape, 1)
     return calls
 
@@ -132,14 +173,14 @@ def _peers(exponent: int, clock: Clock) -> list[dict[str, object]]:
 
 
 def _table(title: str, timings: dict[str, Timing], exponent: int) -> list[dict[str, object]]:
-    print(f"\n{title}\n{'':26}{'ratio':>8}{'quartiles':>16}{'best':>8}{'ms':>9}{'target':>8}")
+    print(f"\n{title}\n{'':30}{'ratio':>8}{'quartiles':>16}{'best':>8}{'ms':>9}{'target':>8}")
     rows: list[dict[str, object]] = []
     for name, timing in timings.items():
         targets = TARGETS.get(name) if title.endswith("out given") else None
         target = targets[exponent > 22] if targets else None
         spread = f"{timing.low:.2f} .. {timing.high:.2f}"
         wanted = "" if target is None else f"{target:8.2f}"
-        print(f"{name:26}{timing.ratio:8.2f}{spread:>16}{timing.best:8.2f}{timing.milliseconds:9.2f}{wanted}")
+        print(f"{name:30}{timing.ratio:8.2f}{spread:>16}{timing.best:8.2f}{timing.milliseconds:9.2f}{wanted}")
         rows.append({"table": title, "name": name, "target": target, **asdict(timing)})
     return rows
 

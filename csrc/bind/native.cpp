@@ -169,8 +169,8 @@ void bind_kernels(nb::module_& m) {
   m.def("narrow_product",
         [](std::uintptr_t a, std::uintptr_t b, std::int64_t rows, std::int64_t inner, std::int64_t cols,
            int mantissa_bits, bool nearest, std::int64_t promote_every, std::uintptr_t out, const Run& run) {
-          narrow_product(at<const float>(a), at<const float>(b), rows, inner, cols, {mantissa_bits, nearest, promote_every},
-                         at<float>(out), run);
+          const Sums sums{mantissa_bits, nearest, promote_every};
+          narrow_product(at<const float>(a), at<const float>(b), rows, inner, cols, sums, at<float>(out), run);
         },
         nb::kw_only(), nb::arg("a"), nb::arg("b"), nb::arg("rows"), nb::arg("inner"), nb::arg("cols"),
         nb::arg("mantissa_bits"), nb::arg("nearest"), nb::arg("promote_every"), nb::arg("out"), nb::arg("run"), Free());

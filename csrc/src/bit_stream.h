@@ -1,34 +1,50 @@
 // Codes of a row as a little-endian bit stream: 8, 4 and 6 bits quickly, other widths bit by bit.
 #pragma once
 
-#include "bits.h"
-
-#if defined(__AVX512F__) || defined(__AVX2__)
-#include <immintrin.h>
-#endif
+#include "lanes.h"
 
 namespace {
+
+#if defined(__AVX512F__)
+
+MIXPREC_INLINE void store_bytes(LaneBits codes, std::uint8_t* out) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm512_cvtepi32_epi8((__m512i)codes));
+}
+
+// Codes of four bits: a pair of them is one lane of 64 bits.
+MIXPREC_INLINE void store_nibbles(LaneBits codes, std::uint8_t* out) {
+  const __m512i pairs = _mm512_or_si512((__m512i)codes, _mm512_srli_epi64((__m512i)codes, 28));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(out), _mm512_cvtepi64_epi8(pairs));
+}
+
+#elif defined(__AVX2__)
+
+MIXPREC_INLINE void store_bytes(LaneBits codes, std::uint8_t* out) {
+  const __m256i first = _mm256_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,  //
+                                         -1, -1, -1, -1, 0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1);
+  const __m256i bytes = _mm256_shuffle_epi8((__m256i)codes, first);
+  const __m128i joined = _mm_or_si128(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(out), joined);
+}
+
+MIXPREC_INLINE void store_nibbles(LaneBits codes, std::uint8_t* out) {
+  const __m256i first = _mm256_setr_epi8(0, 8, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,  //
+                                         -1, -1, 0, 8, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
+  const __m256i pairs = _mm256_or_si256((__m256i)codes, _mm256_srli_epi64((__m256i)codes, 28));
+  const __m256i bytes = _mm256_shuffle_epi8(pairs, first);
+  const __m128i joined = _mm_or_si128(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
+  const int word = _mm_cvtsi128_si32(joined);
+  std::memcpy(out, &word, sizeof word);
+}
+
+#endif
 
 // Two codes of four bits in a byte; n is even.
 MIXPREC_INLINE void write_four_bits(const std::uint32_t* MIXPREC_RESTRICT codes, std::int64_t n,
                                     std::uint8_t* MIXPREC_RESTRICT out) {
   std::int64_t i = 0;
-#if defined(__AVX512F__)
-  for (; i + 16 <= n; i += 16) {  // a pair of codes is one lane of 64 bits
-    const __m512i pairs = _mm512_loadu_si512(codes + i);
-    const __m512i bytes = _mm512_or_si512(pairs, _mm512_srli_epi64(pairs, 28));
-    _mm_storel_epi64(reinterpret_cast<__m128i*>(out + i / 2), _mm512_cvtepi64_epi8(bytes));
-  }
-#elif defined(__AVX2__)
-  const __m256i low_bytes = _mm256_setr_epi8(0, 8, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,  //
-                                             -1, -1, 0, 8, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
-  for (; i + 8 <= n; i += 8) {
-    const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + i));
-    const __m256i bytes = _mm256_shuffle_epi8(_mm256_or_si256(pairs, _mm256_srli_epi64(pairs, 28)), low_bytes);
-    const __m128i joined = _mm_or_si128(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
-    const int word = _mm_cvtsi128_si32(joined);
-    std::memcpy(out + i / 2, &word, sizeof word);
-  }
+#if defined(MIXPREC_LANES)
+  for (; i + kLanes <= n; i += kLanes) store_nibbles(load_lanes(codes + i), out + i / 2);
 #endif
   for (; i < n; i += 2) out[i / 2] = static_cast<std::uint8_t>(codes[i] | codes[i + 1] << 4);
 }

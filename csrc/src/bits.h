@@ -16,6 +16,7 @@ constexpr std::uint32_t kSign = 0x80000000u;
 constexpr std::uint32_t kInfinity = 0x7f800000u;
 constexpr std::uint32_t kQuiet = 0x00400000u;
 constexpr float kLargestScale = 0x1p127f;
+constexpr float kLargestFinite = 0x1.fffffep127f;
 
 MIXPREC_INLINE std::uint32_t to_bits(float value) {
   std::uint32_t bits;

@@ -89,6 +89,7 @@ MIXPREC_INLINE void encode_with(const Coder& coder, const float* MIXPREC_RESTRIC
   for (std::int64_t i = 0; i < n; ++i) codes[i] = coder.encode(values[i]);
 }
 
+// Codes of n values of the grid.
 MIXPREC_INLINE void encode_run(const Grid& grid, const float* values, std::int64_t n, std::uint32_t* codes) {
   if (grid.table) return encode_in_table(*grid.table, values, n, codes);
   if (grid.integer) return encode_with(IntegerCoder(grid), values, n, codes);

@@ -43,9 +43,9 @@ DecodeTask decode_task(const Stored& stored, const Cast& cast, int axis, float* 
   return task;
 }
 
-// Panels of one row of tiles, of about kPiece columns; eight codes end in a whole byte, whatever their width.
+// Panels of one row of tiles, of about 1024 columns; eight codes end in a whole byte, whatever their width.
 void set_panel(DecodeTask& task) {
-  const std::int64_t step = std::lcm<std::int64_t>(task.tile_cols, 8), wish = ceil_div(kPiece, step) * step;
+  const std::int64_t step = std::lcm<std::int64_t>(task.tile_cols, 8), wish = ceil_div(1024, step) * step;
   task.panel_rows = task.tile_rows;
   task.panel_cols = std::max<std::int64_t>(1, std::min(wish, task.cols));
 }

@@ -20,8 +20,10 @@ void hadamard(const Matrix& x, int size, int axis, bool inverse, const Draw& dra
   task.units_across = ceil_div(cols, task.unit_cols);
   const std::int64_t units = task.units_across * ceil_div(task.source.rows, task.unit_rows);
   const std::int64_t grain = std::max<std::int64_t>(1, kGrain / (task.unit_cols * task.unit_rows));
-  parallel_parts(task.source.cols == 0 ? 0 : units, grain, run.threads,
-                 [&](std::int64_t, std::int64_t begin, std::int64_t end) { kernels.transform_units(task, begin, end); });
+  const std::int64_t all = task.source.cols == 0 ? 0 : units;
+  parallel_parts(all, grain, run.threads, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
+    kernels.transform_units(task, begin, end);
+  });
 }
 
 }  // namespace mixprec

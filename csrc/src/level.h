@@ -68,13 +68,13 @@ struct Scratch {
   float* tile_scales[6];       // tiles: quantize, scale, outer; and of the choice's other scale
   float* spread_quantize;      // panel_cols
   float* spread_scale;         // panel_cols
-  float* elements;             // the choice: panel_cols
-  double* squares;             // sums over tiles: tiles * places_of(task)
+  float* elements[2];          // the choice: panel_cols
+  double* squares[2];          // sums over tiles: tiles * places_of(task)
   double* errors[2];           // sums over tiles: tiles
 };
 
-// Elements of a row that are rounded at once; fits the nearest cache.
-constexpr std::int64_t kPiece = 1024;
+// Elements of a row that are rounded at once: few, so that writing results overlaps with the next piece's arithmetic.
+constexpr std::int64_t kPiece = 256;
 
 // One or two tasks over units of the same matrix.
 struct Pass {

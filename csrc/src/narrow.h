@@ -2,7 +2,7 @@
 #pragma once
 
 #include "level.h"
-#include "transform.h"
+#include "lanes.h"
 
 namespace {
 

@@ -15,7 +15,8 @@ void narrow_product(const float* a, const float* b, std::int64_t m, std::int64_t
     throw std::invalid_argument("a narrow accumulator has 1 to 22 mantissa bits, promoted every 0 or more products");
   const LevelKernels& kernels = kernels_for(run.level);
   parallel_parts(m, kNarrowRows, run.threads, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
-    std::vector<double> a_panel(static_cast<std::size_t>(k * kNarrowRows)), b_panel(static_cast<std::size_t>(k * kNarrowCols));
+    std::vector<double> a_panel(static_cast<std::size_t>(k * kNarrowRows));
+    std::vector<double> b_panel(static_cast<std::size_t>(k * kNarrowCols));
     kernels.narrow_rows({a, b, m, k, n, sums, out, b_panel.data(), a_panel.data()}, begin, end);
   });
 }

@@ -2,34 +2,13 @@
 // they are in the nearest caches.
 #pragma once
 
-#include "choice.h"
-#include "coder.h"
-#include "level.h"
-#include "magnitudes.h"
+#include "code_kernels.h"
 #include "philox.h"
-#include "reach.h"
-#include "row_kernels.h"
-#include "scales.h"
-#include "source.h"
+#include "tile_scaler.h"
 
 namespace {
 
-using mixprec::kPiece;
 using mixprec::Pass;
-using mixprec::Scratch;
-using mixprec::Task;
-
-// How tiles of that width share scales along a row of a panel: `all` if one tile covers it.
-MIXPREC_INLINE Spread spread_of(const Task& task) {
-  if (!task.tiled || task.tile_cols >= task.panel_cols) return Spread::all;
-  if (task.tile_cols % 32 == 0) return Spread::thirty_two;
-  return task.tile_cols % 16 == 0 ? Spread::sixteen : Spread::one;
-}
-
-MIXPREC_INLINE std::int64_t width_of(Spread spread) {
-  if (spread == Spread::sixteen) return 16;
-  return spread == Spread::thirty_two ? 32 : 1;
-}
 
 class Panels {
  public:
@@ -38,209 +17,96 @@ class Panels {
         scratch_(scratch),
         stage_(task.source, task.strip_rows, scratch.staged),
         philox_(task.random),
-        spread_(spread_of(task)),
+        spread_(task.tiled ? spread_of(task.tile_cols, task.panel_cols) : Spread::all),
+        tiles_(task_, scratch_, spread_, stage_),
         kernel_(row_kernel(task.grid, task.rounding, spread_)),
-        first_{scratch.tile_scales[0], scratch.tile_scales[1], scratch.tile_scales[2]},
-        second_{scratch.tile_scales[3], scratch.tile_scales[4], scratch.tile_scales[5]},
-        quantize_(&task_.quantize),
-        scale_(scratch.ones),
+        code_kernel_(task.out.codes ? code_kernel(task.grid, task.rounding, spread_) : nullptr),
+        scale_in_carrier_(task.tiled && task.scaling.in_carrier),
         largest_(0) {
     for (std::int64_t i = 0; i < kPiece; ++i) scratch.ones[i] = 1.0f;
   }
 
+  // Largest magnitude bits of what was measured, or rounded by a task that tracks them.
   std::uint32_t largest() const { return largest_; }
 
   // Only finds largest magnitudes: of the tiles, if they are kept, and of all.
   void measure(const Rect& unit) {
-    for_panels(unit, [&](const Rect& rows) {
-      const std::int64_t tiles = tiles_across(rows);
-      if (task_.tile_amax) {
-        amax_tiles(rows, scratch_.amax);
-        std::memcpy(task_.tile_amax + tile_index(rows), scratch_.amax, static_cast<std::size_t>(tiles) * sizeof(std::uint32_t));
-        see(largest_of(scratch_.amax, tiles));
-      } else {
+    for_rows_of_tiles(unit, [&](const Rect& rows) {
+      if (!task_.tile_amax) {
         for (std::int64_t r = rows.row_begin; r < rows.row_end; ++r) see(amax_run(stage_.row(r), columns_of(rows)));
+        return;
       }
+      const std::int64_t tiles = tiles_across(task_, rows);
+      tiles_.measure(rows, scratch_.amax);
+      see(largest_of(scratch_.amax, tiles));
+      std::memcpy(task_.tile_amax + tile_index(task_, rows), scratch_.amax,
+                  static_cast<std::size_t>(tiles) * sizeof(std::uint32_t));
     });
   }
 
   void round(const Rect& unit) {
-    for_panels(unit, [&](const Rect& rows) {
-      if (task_.tiled) scale_tiles(rows);
+    for_rows_of_tiles(unit, [&](const Rect& rows) {
+      if (task_.tiled) tiles_.scale(rows);
       for (std::int64_t r = rows.row_begin; r < rows.row_end; ++r) round_row(r, rows);
     });
   }
 
  private:
-  static MIXPREC_MEMBER std::int64_t columns_of(const Rect& rows) { return rows.col_end - rows.col_begin; }
-
-  MIXPREC_MEMBER std::int64_t tiles_across(const Rect& rows) const { return ceil_div(columns_of(rows), task_.tile_cols); }
-
-  // Where the first tile of a row of tiles lies in an array of all, laid out as the matrix is.
-  MIXPREC_MEMBER std::int64_t tile_index(const Rect& rows) const {
-    return rows.row_begin / task_.tile_rows * ceil_div(task_.source.cols, task_.tile_cols) +
-           rows.col_begin / task_.tile_cols;
-  }
-
   MIXPREC_MEMBER void see(std::uint32_t amax) { largest_ = amax > largest_ ? amax : largest_; }
 
-  // body(rows): one row of tiles of a panel after the other.
+  // body(rows) for one row of tiles of a panel (or the panel) after the other.
   template <class Body>
-  MIXPREC_MEMBER void for_panels(const Rect& unit, const Body& body) {
+  MIXPREC_MEMBER void for_rows_of_tiles(const Rect& unit, const Body& body) {
     const std::int64_t row_end = smaller(unit.row_end, task_.source.rows);
     const std::int64_t col_end = smaller(unit.col_end, task_.source.cols);
+    const std::int64_t height = task_.tiled ? task_.tile_rows : task_.panel_rows;
     for (std::int64_t r = unit.row_begin; r < row_end; r += task_.panel_rows) {
       for (std::int64_t c = unit.col_begin; c < col_end; c += task_.panel_cols) {
         const Rect panel{r, smaller(r + task_.panel_rows, row_end), c, smaller(c + task_.panel_cols, col_end)};
         stage_.set_panel(panel);
-        const std::int64_t height = task_.tiled ? task_.tile_rows : task_.panel_rows;
         for (std::int64_t top = panel.row_begin; top < panel.row_end; top += height)
           body(Rect{top, smaller(top + height, panel.row_end), panel.col_begin, panel.col_end});
       }
     }
   }
 
-  MIXPREC_MEMBER void amax_tiles(const Rect& rows, std::uint32_t* amax) {
-    const std::int64_t n = columns_of(rows);
-    if (rows.row_end - rows.row_begin == 1 && task_.tile_cols > 1)
-      return amax_blocks(stage_.row(rows.row_begin), n, task_.tile_cols, amax);
-    std::uint32_t* by_column = task_.tile_cols == 1 ? amax : scratch_.column_amax;
-    std::memset(by_column, 0, static_cast<std::size_t>(n) * sizeof *by_column);
-    for (std::int64_t r = rows.row_begin; r < rows.row_end; ++r) amax_into_columns(stage_.row(r), n, by_column);
-    if (task_.tile_cols == 1) return;
-    for (std::int64_t c = 0, tile = 0; c < n; c += task_.tile_cols, ++tile)
-      amax[tile] = largest_of(by_column + c, smaller(task_.tile_cols, n - c));
-  }
-
-  MIXPREC_MEMBER void scale_tiles(const Rect& rows) {
-    const std::int64_t tiles = tiles_across(rows), index = tile_index(rows);
-    const std::uint32_t* amax = task_.tile_amax ? task_.tile_amax + index : scratch_.amax;
-    if (!task_.tile_amax) amax_tiles(rows, scratch_.amax);
-    if (task_.scaling.from_deviation) {
-      reach_scales(rows);
-    } else {
-      tile_scales(task_.scaling, task_.scaling.target, amax, tiles, first_);
-    }
-    if (task_.scaling.second_target > 0.0) choose(rows, amax);
-    if (!task_.scaling.in_carrier)
-      std::memcpy(task_.out.outer + index, first_.outer, static_cast<std::size_t>(tiles) * sizeof(float));
-    if (task_.out.scales) write_scales(tiles, task_.out.scales + index);
-    quantize_ = spread(first_.quantize, columns_of(rows), scratch_.spread_quantize);
-    if (task_.out.codes || !task_.scaling.in_carrier) {
-      scale_ = scratch_.ones;
-    } else {
-      scale_ = spread(first_.scale, columns_of(rows), scratch_.spread_scale);
-    }
-  }
-
-  // Numbers of tiles as numbers of what shares an entry in a run.
-  MIXPREC_MEMBER const float* spread(const float* tiles, std::int64_t columns, float* room) const {
-    const std::int64_t width = width_of(spread_);
-    if (spread_ == Spread::all || task_.tile_cols == width) return tiles;
-    const std::int64_t entries = ceil_div(columns, width), repeats = task_.tile_cols / width;
-    for (std::int64_t i = 0, tile = 0; i < entries; i += repeats, ++tile)
-      for (std::int64_t j = i; j < smaller(i + repeats, entries); ++j) room[j] = tiles[tile];
-    return room;
-  }
-
-  MIXPREC_MEMBER void write_scales(std::int64_t tiles, std::uint8_t* codes) {
-    for (std::int64_t i = 0; i < tiles; i += kPiece) {
-      const std::int64_t n = smaller(kPiece, tiles - i);
-      const float* scale = first_.scale + i;
-      if (task_.scaling.kind == ScaleKind::power) {
-        for (std::int64_t j = 0; j < n; ++j)
-          codes[i + j] = scale[j] == scale[j] ? static_cast<std::uint8_t>(to_bits(scale[j]) >> 23) : 255;
-      } else {
-        encode_run(task_.scaling.grid, scale, n, scratch_.code_words);
-        for (std::int64_t j = 0; j < n; ++j) codes[i + j] = static_cast<std::uint8_t>(scratch_.code_words[j]);
-      }
-    }
-  }
-
-  MIXPREC_MEMBER void sum_tiles(const Rect& rows, bool squared, double* sums) {
-    const std::int64_t tiles = tiles_across(rows), places = places_of(task_);
-    std::memset(scratch_.squares, 0, static_cast<std::size_t>(tiles * places) * sizeof(double));
-    for (std::int64_t r = rows.row_begin; r < rows.row_end; ++r)
-      lay_out(stage_.row(r), columns_of(rows), task_.tile_cols, squared, places,
-              scratch_.squares + (r - rows.row_begin) * task_.tile_cols);
-    for (std::int64_t i = 0; i < tiles; ++i) sums[i] = sum_by_halving(scratch_.squares + i * places, places);
-  }
-
-  MIXPREC_MEMBER void reach_scales(const Rect& rows) {
-    const std::int64_t n = columns_of(rows), height = rows.row_end - rows.row_begin;
-    sum_tiles(rows, false, scratch_.errors[0]);
-    sum_tiles(rows, true, scratch_.errors[1]);
-    for (std::int64_t i = 0; i < tiles_across(rows); ++i) {
-      const std::int64_t count = height * smaller(task_.tile_cols, n - i * task_.tile_cols);
-      const std::int32_t e = reach_exponent(scratch_.errors[0][i], scratch_.errors[1][i], static_cast<double>(count));
-      first_.quantize[i] = (e > 127 ? quiet_nan() : scale_from_exponent(-e)) * task_.scaling.prescale;
-      first_.scale[i] = e > 127 ? quiet_nan() : scale_from_exponent(e);
-    }
-  }
-
-  // Puts the better of two scales of each tile into the first.
-  MIXPREC_MEMBER void choose(const Rect& rows, const std::uint32_t* amax) {
-    const std::int64_t tiles = tiles_across(rows);
-    tile_scales(task_.scaling, task_.scaling.second_target, amax, tiles, second_);
-    squared_errors(rows, first_, scratch_.errors[0]);
-    squared_errors(rows, second_, scratch_.errors[1]);
-    for (std::int64_t i = 0; i < tiles; ++i) {
-      const bool better = scratch_.errors[1][i] < scratch_.errors[0][i];
-      first_.quantize[i] = better ? second_.quantize[i] : first_.quantize[i];
-      first_.scale[i] = better ? second_.scale[i] : first_.scale[i];
-      first_.outer[i] = better ? second_.outer[i] : first_.outer[i];
-    }
-  }
-
-  MIXPREC_MEMBER void squared_errors(const Rect& rows, const TileScales& scales, double* errors) {
-    const std::int64_t n = columns_of(rows), tiles = tiles_across(rows);
-    const float* quantize = spread(scales.quantize, n, scratch_.spread_quantize);
-    const float* compared = task_.scaling.in_carrier ? scales.scale : scales.outer;
-    ErrorRow row{nullptr, scratch_.elements, n, compared, static_cast<double>(task_.scaling.above)};
-    const bool sixteens = task_.tile_rows == 1 && task_.tile_cols == 16 && n % 16 == 0;
-    const std::int64_t places = places_of(task_);
-    if (!sixteens) std::memset(scratch_.squares, 0, static_cast<std::size_t>(tiles * places) * sizeof(double));
-    for (std::int64_t r = rows.row_begin; r < rows.row_end; ++r) {
-      row.x = stage_.row(r);
-      for (std::int64_t c = 0; c < n; c += kPiece)
-        kernel_(task_.grid, {row.x + c, scratch_.elements + c, smaller(kPiece, n - c), quantize + entry(c), scratch_.ones, nullptr});
-      if (sixteens) {
-        errors_of_sixteens(row, errors);
-      } else {
-        square_error_row(row, task_.tile_cols, places, scratch_.squares + (r - rows.row_begin) * task_.tile_cols);
-      }
-    }
-    if (sixteens) return;
-    for (std::int64_t i = 0; i < tiles; ++i) errors[i] = sum_by_halving(scratch_.squares + i * places, places);
-  }
-
-  // Index of the entry of `quantize_` and `scale_` for column c of a panel.
-  MIXPREC_MEMBER std::int64_t entry(std::int64_t c) const { return spread_ == Spread::all ? 0 : c / width_of(spread_); }
-
   MIXPREC_MEMBER void round_row(std::int64_t r, const Rect& rows) {
     const float* x = stage_.row(r);
-    const std::int64_t n = columns_of(rows);
-    for (std::int64_t c = 0; c < n; c += kPiece)
-      round_piece(x + c, r, rows.col_begin + c, smaller(kPiece, n - c), entry(c));
+    const float* quantize = task_.tiled ? tiles_.quantize() : &task_.quantize;
+    const float* scale = scale_in_carrier_ ? tiles_.scale() : nullptr;
+    const std::int64_t columns = columns_of(rows);
+    for (std::int64_t c = 0; c < columns; c += kPiece) {
+      const std::int64_t n = smaller(kPiece, columns - c), entry = entry_of(spread_, c);
+      const std::int64_t start = r * task_.source.cols + rows.col_begin + c;
+      const bool stochastic = task_.rounding == Rounding::stochastic;
+      const std::uint32_t* words = stochastic ? philox_fill(philox_, start, n, scratch_.words) : nullptr;
+      if (task_.track_amax) see(amax_run(x + c, n));
+      if (task_.out.codes) {
+        write_codes({x + c, codes_at(r, rows.col_begin + c), n, quantize + entry, words});
+      } else {
+        const float* scales = scale ? scale + entry : scratch_.ones;
+        write_carrier({x + c, task_.out.carrier + start, n, quantize + entry, scales, words});
+      }
+    }
   }
 
-  MIXPREC_MEMBER void round_piece(const float* x, std::int64_t r, std::int64_t c, std::int64_t n, std::int64_t entry) {
-    const std::int64_t start = r * task_.source.cols + c;
-    if (task_.track_amax) see(amax_run(x, n));
-    const bool stochastic = task_.rounding == Rounding::stochastic;
-    const std::uint32_t* words = stochastic ? philox_fill(philox_, start, n, scratch_.words) : nullptr;
-    const bool directly = !task_.out.codes && !task_.past_caches;
-    float* y = directly ? task_.out.carrier + start : scratch_.result;
-    const float* scale = scale_ == scratch_.ones ? scale_ : scale_ + entry;
-    kernel_(task_.grid, {x, y, n, quantize_ + entry, scale, words});
-    if (task_.out.codes) {
-      const int bits = task_.grid.bits;
-      std::uint8_t* codes = task_.out.codes + r * ceil_div(task_.source.cols * bits, 8) + c * bits / 8;
-      encode_run(task_.grid, y, n, scratch_.code_words);
-      write_bits(scratch_.code_words, n, bits, codes);
-    } else if (task_.past_caches) {
-      store_past_caches(y, n, task_.out.carrier + start);
-    }
+  MIXPREC_MEMBER void write_carrier(const Run1d& run) {
+    if (!task_.past_caches) return kernel_(task_.grid, run);
+    kernel_(task_.grid, {run.x, scratch_.result, run.n, run.quantize, run.scale, run.words});
+    store_past_caches(scratch_.result, run.n, run.y);
+  }
+
+  // Where the codes from column c on lie; c is a multiple of 8, so that they start at a byte.
+  MIXPREC_MEMBER std::uint8_t* codes_at(std::int64_t r, std::int64_t c) const {
+    const int bits = task_.grid.bits;
+    return task_.out.codes + r * ceil_div(task_.source.cols * bits, 8) + c * bits / 8;
+  }
+
+  MIXPREC_MEMBER void write_codes(const CodeRun& run) {
+    if (code_kernel_ && code_kernel_(task_.grid, run)) return;
+    kernel_(task_.grid, {run.x, scratch_.result, run.n, run.quantize, scratch_.ones, run.words});
+    encode_run(task_.grid, scratch_.result, run.n, scratch_.code_words);
+    write_bits(scratch_.code_words, run.n, task_.grid.bits, run.out);
   }
 
   const Task task_;
@@ -248,10 +114,10 @@ class Panels {
   Stage stage_;
   Philox philox_;
   Spread spread_;
+  TileScaler tiles_;
   RowKernel kernel_;
-  TileScales first_, second_;
-  const float* quantize_;
-  const float* scale_;
+  CodeKernel code_kernel_;
+  bool scale_in_carrier_;
   std::uint32_t largest_;
 };
 
@@ -260,20 +126,22 @@ MIXPREC_INLINE Rect unit_rect(const Pass& pass, std::int64_t unit) {
   return {r, r + pass.unit_rows, c, c + pass.unit_cols};
 }
 
-// body(first, second or null) ... of each unit, then what each saw.
+// body(panels, rect) of each task, unit by unit; then what each task saw.
 template <class Body>
 MIXPREC_INLINE void for_units(const Pass& pass, std::int64_t begin, std::int64_t end, const Scratch* scratch,
                               std::uint32_t* largest, const Body& body) {
-  Panels first(pass.tasks[0], scratch[0]), second(pass.tasks[pass.count - 1], scratch[pass.count - 1]);
+  const int last = pass.count - 1;
+  Panels first(pass.tasks[0], scratch[0]), second(pass.tasks[last], scratch[last]);
   for (std::int64_t unit = begin; unit < end; ++unit) {
     body(first, unit_rect(pass, unit));
-    if (pass.count > 1) body(second, unit_rect(pass, unit));
+    if (last > 0) body(second, unit_rect(pass, unit));
   }
   largest[0] = first.largest();
-  if (pass.count > 1) largest[1] = second.largest();
+  if (last > 0) largest[1] = second.largest();
 }
 
-void amax_units(const Pass& pass, std::int64_t begin, std::int64_t end, const Scratch* scratch, std::uint32_t* largest) {
+void amax_units(const Pass& pass, std::int64_t begin, std::int64_t end, const Scratch* scratch,
+                std::uint32_t* largest) {
   for_units(pass, begin, end, scratch, largest, [](Panels& panels, const Rect& unit) { panels.measure(unit); });
 }
 

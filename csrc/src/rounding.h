@@ -5,11 +5,11 @@
 //    number everywhere, subnormals included, so the integer view rounds by adding and masking.
 //  - FloatRounder<float>: narrower exponents. Adding and subtracting 2^(e + 23 - M) rounds the magnitude
 //    to nearest, ties to even, at the spacing 2^(e - M), with e clamped below at the format's smallest
-//    exponent; the other roundings correct that result by one spacing.
+//    exponent; the other roundings correct that result by one spacing. Vectors are written out too, in lanes().
 //  - FloatRounder<double>: the same in fp64, for formats whose spacing or range fp32 arithmetic cannot hold.
 #pragma once
 
-#include "bits.h"
+#include "lanes.h"
 #include "mixprec/kernels.h"
 
 namespace {
@@ -40,10 +40,11 @@ MIXPREC_INLINE F power_of_two(int exponent) {
   return from_bits(static_cast<typename L::Bits>(exponent + L::bias) << L::mantissa);
 }
 
-template <class F, Rounding R, bool Propagate>
+template <class F, Rounding R, bool Propagate, bool KeepsZeroSign>
 struct FloatRounder {
   using L = FloatLayout<F>;
   using Bits = typename L::Bits;
+  static constexpr bool has_lanes = sizeof(F) == 4;
 
   F limit;          // magnitudes are cut here first; lies on the grid
   F max_value;
@@ -52,7 +53,6 @@ struct FloatRounder {
   Bits magic;       // exponent bits to 2^(e + L::mantissa - M)
   Bits spacing;     // exponent bits to 2^(e - M), subtracted
   Bits fraction;    // 2^(32 + M - e): bits of the constant from which e's bits are subtracted
-  float zero;       // -0 keeps the sign of a zero, +0 drops it
 
   explicit FloatRounder(const Grid& grid) {
     const int m = grid.mantissa_bits;
@@ -65,7 +65,6 @@ struct FloatRounder {
     magic = static_cast<Bits>(L::mantissa - m) << L::mantissa;
     spacing = static_cast<Bits>(m) << L::mantissa;
     fraction = static_cast<Bits>(2 * L::bias + 32 + m) << L::mantissa;
-    zero = grid.negative_zero ? -0.0f : 0.0f;
   }
 
   MIXPREC_MEMBER float operator()(float value, std::uint32_t word) const {
@@ -88,12 +87,54 @@ struct FloatRounder {
     }
     if constexpr (Propagate && R != Rounding::toward_zero) r = r > max_value ? overflow : r;
     if constexpr (Propagate && R == Rounding::toward_zero) r = (bits & kMagnitude) == kInfinity ? overflow : r;
-    return from_bits(to_bits(static_cast<float>(r)) | (bits & kSign)) + zero;
+    const float result = from_bits(to_bits(static_cast<float>(r)) | (bits & kSign));
+    return KeepsZeroSign ? result : result + 0.0f;
   }
+
+#if defined(MIXPREC_LANES)
+  // A vector's magnitudes, rounded: sum - c is their value, the bits by which sum exceeds c their number of spacings.
+  struct Rounded {
+    LaneBits exponent;
+    LaneFloats c, sum;
+  };
+
+  MIXPREC_MEMBER Rounded round_lanes(LaneBits magnitude, LaneBits words) const {
+    const LaneFloats a = limited(as_floats(magnitude), all_lanes(limit));
+    const LaneBits e = larger_unsigned(as_bits(a) & all_lanes(L::exponent_mask), all_lanes(min_exponent));
+    const LaneFloats c = as_floats(e + all_lanes(magic));
+    if constexpr (R == Rounding::nearest_even) return {e, c, a + c};
+    LaneFloats sum = add_toward_zero(a, c);
+    if constexpr (R == Rounding::stochastic) {
+      const LaneFloats threshold = (a - (sum - c)) * as_floats(all_lanes(fraction) - e);
+      sum = as_floats(step_where_below(as_bits(sum), words, threshold));
+    }
+    return {e, c, sum};
+  }
+
+  // The operator for a vector.
+  MIXPREC_MEMBER LaneFloats lanes(LaneFloats value, LaneBits words) const {
+    const LaneBits magnitude = as_bits(value) & all_lanes(kMagnitude);
+    const Rounded rounded = round_lanes(magnitude, words);
+    LaneFloats r = rounded.sum - rounded.c;
+    if constexpr (Propagate && R != Rounding::toward_zero) r = replace_above(r, r, max_value, overflow);
+    if constexpr (Propagate && R == Rounding::toward_zero)
+      r = replace_above(r, as_floats(magnitude), kLargestFinite, overflow);
+    r = as_floats(as_bits(r) | (as_bits(value) & all_lanes(kSign)));
+    return KeepsZeroSign ? r : r + all_lanes(0.0f);
+  }
+
+  // Codes of a vector's magnitudes in a format that saturates; anything for a NaN.
+  MIXPREC_MEMBER LaneBits code_lanes(LaneBits magnitude, LaneBits words, int drop) const {
+    const Rounded rounded = round_lanes(magnitude, words);
+    // The number of spacings has the leading bit of a normal value, which adds one to the field.
+    return ((rounded.exponent - all_lanes(min_exponent)) >> drop) + as_bits(rounded.sum) - as_bits(rounded.c);
+  }
+#endif
 };
 
 template <Rounding R>
 struct IntegerRounder {
+  static constexpr bool has_lanes = false;
   std::uint32_t drop;  // low bits of an fp32 that the format does not have
   std::uint32_t mask;
   std::uint32_t max_bits;

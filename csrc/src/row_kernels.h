@@ -3,12 +3,10 @@
 #pragma once
 
 #include "rounding.h"
+#include "spread.h"
 #include "table.h"
 
 namespace {
-
-// How many neighbours along a row share an entry of `quantize` and `scale`; `all` of them do.
-enum class Spread { all, one, sixteen, thirty_two };
 
 // x, y: n elements; quantize, scale: what elements are multiplied by before and after; words: random words
 // (stochastic only).
@@ -21,43 +19,59 @@ struct Run1d {
   const std::uint32_t* words;
 };
 
-template <class Rounder, bool Stochastic>
+// An entry that holds for a whole run, or one per element.
+struct Same {
+  float value;
+  MIXPREC_MEMBER float operator[](std::int64_t) const { return value; }
+  MIXPREC_MEMBER LaneFloats lanes(std::int64_t) const { return all_lanes(value); }
+};
+struct Each {
+  const float* MIXPREC_RESTRICT values;
+  MIXPREC_MEMBER float operator[](std::int64_t i) const { return values[i]; }
+  MIXPREC_MEMBER LaneFloats lanes(std::int64_t i) const { return load_lanes(values + i); }
+};
+
+// y = round(x * quantize) * scale
+template <class Rounder, bool Stochastic, class Entry>
 MIXPREC_INLINE void round_run(const Rounder& rounder, const float* MIXPREC_RESTRICT x, float* MIXPREC_RESTRICT y,
-                              std::int64_t n, float quantize, float scale, const std::uint32_t* MIXPREC_RESTRICT words) {
-  for (std::int64_t i = 0; i < n; ++i) y[i] = rounder(x[i] * quantize, Stochastic ? words[i] : 0u) * scale;
+                              std::int64_t n, const Entry& quantize, const Entry& scale,
+                              const std::uint32_t* MIXPREC_RESTRICT words) {
+  std::int64_t i = 0;
+#if defined(MIXPREC_LANES)
+  if constexpr (Rounder::has_lanes) {
+    for (; i + kLanes <= n; i += kLanes) {
+      const LaneBits w = Stochastic ? load_lanes(words + i) : LaneBits{};
+      store_lanes(rounder.lanes(load_lanes(x + i) * quantize.lanes(i), w) * scale.lanes(i), y + i);
+    }
+  }
+#endif
+  for (; i < n; ++i) y[i] = rounder(x[i] * quantize[i], Stochastic ? words[i] : 0u) * scale[i];
 }
 
 // One scale for the run.
 template <class Rounder, bool Stochastic>
 void uniform(const Grid& grid, const Run1d& run) {
-  const Rounder rounder(grid);
-  round_run<Rounder, Stochastic>(rounder, run.x, run.y, run.n, *run.quantize, *run.scale, run.words);
+  round_run<Rounder, Stochastic>(Rounder(grid), run.x, run.y, run.n, Same{*run.quantize}, Same{*run.scale}, run.words);
 }
 
 // One scale per element.
 template <class Rounder, bool Stochastic>
 void columns(const Grid& grid, const Run1d& run) {
-  const Rounder rounder(grid);
-  const float* MIXPREC_RESTRICT x = run.x;
-  const float* MIXPREC_RESTRICT quantize = run.quantize;
-  const float* MIXPREC_RESTRICT scale = run.scale;
-  const std::uint32_t* MIXPREC_RESTRICT words = run.words;
-  float* MIXPREC_RESTRICT y = run.y;
-  for (std::int64_t i = 0; i < run.n; ++i)
-    y[i] = rounder(x[i] * quantize[i], Stochastic ? words[i] : 0u) * scale[i];
+  round_run<Rounder, Stochastic>(Rounder(grid), run.x, run.y, run.n, Each{run.quantize}, Each{run.scale}, run.words);
 }
 
 // One scale per Width elements, the last block possibly narrower.
 template <class Rounder, bool Stochastic, int Width>
-void fixed_blocks(const Grid& grid, const Run1d& run) {
+void fixed_blocks(const Grid& grid, const Run1d& given) {
   const Rounder rounder(grid);
-  std::int64_t i = 0, block = 0;
-  for (; i + Width <= run.n; i += Width, ++block)
-    round_run<Rounder, Stochastic>(rounder, run.x + i, run.y + i, Width, run.quantize[block], run.scale[block],
-                                   Stochastic ? run.words + i : nullptr);
-  if (i < run.n)
-    round_run<Rounder, Stochastic>(rounder, run.x + i, run.y + i, run.n - i, run.quantize[block], run.scale[block],
-                                   Stochastic ? run.words + i : nullptr);
+  const Run1d run = given;  // which the results could otherwise overlap, for all that the compiler knows
+  const auto round_block = [&](std::int64_t i, std::int64_t n) {
+    round_run<Rounder, Stochastic>(rounder, run.x + i, run.y + i, n, Same{run.quantize[i / Width]},
+                                   Same{run.scale[i / Width]}, Stochastic ? run.words + i : nullptr);
+  };
+  std::int64_t i = 0;
+  for (; i + Width <= run.n; i += Width) round_block(i, Width);
+  if (i < run.n) round_block(i, run.n - i);
 }
 
 // One scale per Width elements (0: one for all), numbers of a table.
@@ -94,15 +108,25 @@ RowKernel table_kernel(Spread spread) {
 }
 
 template <Rounding R>
+RowKernel single_kernel(const Grid& grid, Spread spread) {
+  const bool propagate = !(grid.overflow == grid.max_value);
+  if (grid.negative_zero)
+    return propagate ? row_kernel_of<FloatRounder<float, R, true, true>, R>(spread)
+                     : row_kernel_of<FloatRounder<float, R, false, true>, R>(spread);
+  return propagate ? row_kernel_of<FloatRounder<float, R, true, false>, R>(spread)
+                   : row_kernel_of<FloatRounder<float, R, false, false>, R>(spread);
+}
+
+template <Rounding R>
 RowKernel row_kernel_for(const Grid& grid, Spread spread) {
   if (grid.table) return table_kernel<R>(spread);
   switch (method_for(grid)) {
     case Method::integer: return row_kernel_of<IntegerRounder<R>, R>(spread);
-    case Method::wide: return row_kernel_of<FloatRounder<double, R, true>, R>(spread);
-    case Method::single: break;
+    case Method::single: return single_kernel<R>(grid, spread);
+    case Method::wide: break;
   }
-  if (grid.overflow == grid.max_value) return row_kernel_of<FloatRounder<float, R, false>, R>(spread);
-  return row_kernel_of<FloatRounder<float, R, true>, R>(spread);
+  if (grid.negative_zero) return row_kernel_of<FloatRounder<double, R, true, true>, R>(spread);
+  return row_kernel_of<FloatRounder<double, R, true, false>, R>(spread);
 }
 
 MIXPREC_INLINE RowKernel row_kernel(const Grid& grid, Rounding rounding, Spread spread) {

@@ -25,7 +25,7 @@ MIXPREC_INLINE float quant_scale(double target, float amax) {
   float scale = static_cast<float>(target / static_cast<double>(amax));
   scale = scale > kLargestScale ? kLargestScale : scale;
   scale = amax == 0.0f ? 1.0f : scale;
-  return amax <= 0x1.fffffep127f ? scale : quiet_nan();
+  return amax <= kLargestFinite ? scale : quiet_nan();
 }
 
 // 2^exponent for exponent in [-127, 127]; 2^-127 is subnormal.
@@ -81,20 +81,31 @@ MIXPREC_INLINE void fp32_scales(double target, const std::uint32_t* MIXPREC_REST
   }
 }
 
-// Short floats under the tensor's quant_scale `above`; round_scale: to the scale's grid, saturating.
-template <class RoundScale>
-MIXPREC_INLINE void floating_scales(const RoundScale& round_scale, float above, double target,
-                                    const std::uint32_t* MIXPREC_RESTRICT amax, std::int64_t n,
-                                    float* MIXPREC_RESTRICT quantize, float* MIXPREC_RESTRICT scale) {
+// Short floats under the tensor's quant_scale `above`; round_scale: to the scale's grid, saturating. The quotient of
+// two fp32 numbers is the same whether it is rounded to fp32 at once or through fp64, so a target that fp32 holds is
+// divided by in fp32 (T).
+template <class T, class RoundScale>
+MIXPREC_INLINE void floating_scales_with(const RoundScale& round_scale, float above, T target,
+                                         const std::uint32_t* MIXPREC_RESTRICT amax, std::int64_t n,
+                                         float* MIXPREC_RESTRICT quantize, float* MIXPREC_RESTRICT scale) {
   for (std::int64_t i = 0; i < n; ++i) {
     const float b = from_bits(amax[i]) * above;
-    float s = round_scale(static_cast<float>(static_cast<double>(b) / target), 0u);
+    float s = round_scale(static_cast<float>(static_cast<T>(b) / target), 0u);
     s = s == 0.0f ? 1.0f : s;
-    s = b <= 0x1.fffffep127f ? s : quiet_nan();
+    s = b <= kLargestFinite ? s : quiet_nan();
     const float q = above / s;
     scale[i] = s;
     quantize[i] = q > kLargestScale ? kLargestScale : q;
   }
+}
+
+template <class RoundScale>
+MIXPREC_INLINE void floating_scales(const RoundScale& round_scale, float above, double target,
+                                    const std::uint32_t* amax, std::int64_t n, float* quantize, float* scale) {
+  const auto single = static_cast<float>(target);
+  if (static_cast<double>(single) == target)
+    return floating_scales_with(round_scale, above, single, amax, n, quantize, scale);
+  floating_scales_with(round_scale, above, target, amax, n, quantize, scale);
 }
 
 // The scales of n tiles; `outer` is written where the carrier is not multiplied by them.
@@ -102,12 +113,12 @@ MIXPREC_INLINE void tile_scales(const Scaling& scaling, double target, const std
                                 const TileScales& out) {
   if (scaling.kind == ScaleKind::power) return power_scales(scaling, amax, n, out.quantize, out.scale, out.outer);
   if (scaling.kind == ScaleKind::fp32) return fp32_scales(target, amax, n, out.quantize, out.scale, out.outer);
-  const float above = scaling.above;
-  if (method_for(scaling.grid) == Method::single)
-    return floating_scales(FloatRounder<float, Rounding::nearest_even, false>(scaling.grid), above, target, amax, n,
-                           out.quantize, out.scale);
-  floating_scales(FloatRounder<double, Rounding::nearest_even, false>(scaling.grid), above, target, amax, n,
-                  out.quantize, out.scale);
+  if (method_for(scaling.grid) == Method::single) {
+    const FloatRounder<float, Rounding::nearest_even, false, true> round_scale(scaling.grid);
+    return floating_scales(round_scale, scaling.above, target, amax, n, out.quantize, out.scale);
+  }
+  const FloatRounder<double, Rounding::nearest_even, false, true> round_scale(scaling.grid);
+  floating_scales(round_scale, scaling.above, target, amax, n, out.quantize, out.scale);
 }
 
 }  // namespace

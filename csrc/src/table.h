@@ -80,7 +80,8 @@ void round_in_table(const Table& table, const TableSteps& steps, Rounding roundi
     for (std::int64_t j = 0; j < m; ++j) {
       const float x = values[i + j];
       const bool stochastic = rounding == Rounding::stochastic;
-      const float rounded = stochastic ? stochastic_in_table(table, x, places[j], words[i + j]) : table.values[places[j]];
+      const float rounded =
+          stochastic ? stochastic_in_table(table, x, places[j], words[i + j]) : table.values[places[j]];
       values[i + j] = x != x ? x : rounded;
     }
   }

@@ -69,11 +69,12 @@ std::int64_t extent(std::int64_t wish, std::int64_t step, std::int64_t n) {
 }
 
 void set_panel(Task& task) {
-  constexpr std::int64_t kPanel = 8192;        // 32 KiB: a panel is read twice, the second time from a near cache
+  constexpr std::int64_t kRow = 1024;          // a panel of one row
+  constexpr std::int64_t kPanel = 16384;       // 64 KiB: a panel is read twice, the second time from a near cache
   constexpr std::int64_t kLeastWidth = 64;     // four cache lines: narrower panels waste what is fetched
   constexpr std::int64_t kMostStaged = 65536;  // 256 KiB: part of the second-level cache
   const Cut cut = cut_of(task);
-  const std::int64_t wish = cut.rows == 1 ? kPiece : std::max(kLeastWidth, kPanel / cut.rows);
+  const std::int64_t wish = cut.rows == 1 ? kRow : std::max(kLeastWidth, kPanel / cut.rows);
   task.panel_rows = cut.rows;
   task.panel_cols = extent(wish, cut.cols, task.source.cols);
   const bool whole = cut.rows * task.panel_cols <= kMostStaged || sums_tiles(task.scaling);
@@ -147,7 +148,7 @@ Pass pass_of(Task* tasks, int count) {
     step = std::lcm(step, cut.cols);
   }
   unit_rows = std::max<std::int64_t>(1, std::min(unit_rows, rows));
-  constexpr std::int64_t kUnit = 8192, kLeastWidth = 64;
+  constexpr std::int64_t kUnit = 16384, kLeastWidth = 64;
   const std::int64_t wish = unit_rows == 1 ? kGrain : std::max(kLeastWidth, kUnit / unit_rows);
   const std::int64_t unit_cols = extent(wish, step, cols);
   const std::int64_t repeats = std::max<std::int64_t>(1, kGrain / (unit_cols * unit_rows));
@@ -178,10 +179,10 @@ void ScratchMemory::lay_out(const Task& task, Scratch& scratch) {
   for (auto*& scales : scratch.tile_scales) take(scales, tiles);
   take(scratch.spread_quantize, cols);
   take(scratch.spread_scale, cols);
-  const bool chooses = sums_tiles(task.scaling);
-  take(scratch.elements, chooses ? cols : 0);
-  take(scratch.squares, chooses ? tiles * places_of(task) : 0);
-  for (auto*& errors : scratch.errors) take(errors, chooses ? tiles : 0);
+  const bool chooses = task.scaling.second_target > 0.0, sums = sums_tiles(task.scaling);
+  for (auto*& elements : scratch.elements) take(elements, chooses ? cols : 0);
+  for (auto*& squares : scratch.squares) take(squares, sums ? tiles * places_of(task) : 0);
+  for (auto*& errors : scratch.errors) take(errors, sums ? tiles : 0);
 }
 
 }  // namespace mixprec

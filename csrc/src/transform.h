@@ -1,32 +1,19 @@
 // Walsh-Hadamard butterflies: for h = 1, 2, 4, ... elements j and j + h become (a + b, a - b). Products before them
-// (signs) and after (fp32(1 / sqrt(size)), with signs for the inverse) come from two vectors of `size` numbers.
+// (signs) and after (fp32(1 / sqrt(size)), with signs for the inverse) are two vectors of `size` numbers.
 //
-// Additions at one distance do not depend on the order in which they are done, so groups are cut to what registers hold.
+// Additions at one distance do not depend on each other, so groups are cut to what registers hold.
 #pragma once
 
-#include "bits.h"
+#include "lanes.h"
 
 namespace {
 
+// Vectors that are transformed in registers.
 #if defined(__AVX512F__)
-constexpr int kLanes = 16;
-constexpr int kHeld = 16;  // vectors that are transformed in registers
-#elif defined(__AVX2__)
-constexpr int kLanes = 8;
-constexpr int kHeld = 8;
+constexpr int kHeld = 16;
 #else
-constexpr int kLanes = 4;
 constexpr int kHeld = 8;
 #endif
-typedef float LaneFloats __attribute__((vector_size(kLanes * 4)));
-typedef std::int32_t LaneBits __attribute__((vector_size(kLanes * 4)));
-
-MIXPREC_INLINE LaneFloats load_lanes(const float* x) {
-  LaneFloats v;
-  std::memcpy(&v, x, sizeof v);
-  return v;
-}
-MIXPREC_INLINE void store_lanes(LaneFloats v, float* y) { std::memcpy(y, &v, sizeof v); }
 
 // Elements at distances H < kLanes, within one vector: lane i becomes v[i ^ H] + v[i], the second negated where i
 // holds the lower element, which is a - b exactly.

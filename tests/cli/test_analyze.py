@@ -157,7 +157,9 @@ def test_a_dash_prints_the_file_alone(capsys: pytest.CaptureFixture[str], model:
     [
         (("--casts", "mxpf4"), "unknown format 'mxpf4': expected one of .*did you mean 'mxfp4'"),
         (("--casts", "mxfp4 rcei"), "word in cast 'mxfp4 rcei'.*did you mean 'rceil'"),
-        (("--casts", ","), "--casts names no cast: expected some, comma-separated"),
+        (("--casts", ","), "--casts ',' has an empty cast"),
+        (("--casts", ""), "--casts names no cast: expected some, comma-separated"),
+        (("--casts", "mxfp8,,nvfp4"), "--casts 'mxfp8,,nvfp4' has an empty cast: expected casts with a comma between"),
         (("--sort", "flush"), 'Invalid value "flush" for --sort. .*Did you mean "flushed"'),
         (("--top", "-1"), "--top must be at least 0, got -1"),
         (("--match", "h.0.wieght"), "matches 'h.0.wieght': did you mean h.0.weight"),

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from mixprec.cli import main
-from mixprec.specs import Recipe, recipe, recipe_names
+from mixprec.formats import BLOCK_FORMATS, FORMATS
+from mixprec.records import ComparisonRecord, write_records
+from mixprec.specs import Recipe, describe_recipe, recipe, recipe_names
 
 
 def fails(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -56,14 +58,49 @@ def test_a_format_as_a_table(capsys: pytest.CaptureFixture[str]):
     assert rows["NaN"] == "S.1111.111"
 
 
-@pytest.mark.parametrize("name", ["fp32", "e5m6", "nvfp4", "mxint8", "e8m0"])
+def rows_of(table: str) -> dict[str, str]:
+    cells = [line.split("│") for line in table.splitlines() if line.startswith("│")]
+    return {row[1].strip(): row[2].strip() for row in cells}
+
+
+def test_a_table_of_values_is_told_by_its_values(capsys: pytest.CaptureFixture[str]):
+    rows = rows_of(shows(capsys, "formats", "int4"))
+    assert rows["bits"] == "4 (a table of 16 values)"
+    assert rows["values"] == ", ".join(map(str, range(-8, 8)))
+    assert not {"smallest normal", "smallest subnormal", "values per binade", "unit roundoff"} & set(rows)
+
+
+def test_an_integer_has_no_normal_range(capsys: pytest.CaptureFixture[str]):
+    for name in ("int8", "mxint8"):
+        rows = rows_of(shows(capsys, "formats", name))
+        assert rows["bits"] == "8 (two's complement, in steps of 0.015625)"
+        assert not {"smallest normal", "smallest subnormal", "values per binade", "unit roundoff"} & set(rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "bits", "nan"),
+    [
+        ("ue4m3", "7 (no sign, exponent 4, mantissa 3, bias 7)", "1111.111"),
+        ("ue5m3", "8 (no sign, exponent 5, mantissa 3, bias 15)", "11111.111"),
+        ("e8m0", "8 (no sign, no zero, exponent 8, bias 127)", "11111111"),
+    ],
+)
+def test_formats_of_scales_have_no_sign(capsys: pytest.CaptureFixture[str], name: str, bits: str, nan: str):
+    rows = rows_of(shows(capsys, "formats", name))
+    assert (rows["bits"], rows["NaN"], rows["scale"]) == (bits, nan, "is one itself: no sign")
+
+
+@pytest.mark.parametrize("name", ["fp32", "e5m6", "nvfp4", "mxint8", "e8m0", "nf4", "ue5m3"])
 def test_every_kind_of_format_has_a_table(capsys: pytest.CaptureFixture[str], name: str):
     assert "largest" in shows(capsys, "formats", name)
 
 
 def test_all_formats(capsys: pytest.CaptureFixture[str]):
     listed = shows(capsys, "formats")
-    assert all(f" {name} " in listed for name in ("bf16", "e4m3", "mxfp8", "nvfp4"))
+    lines = {line.split("│")[1].strip(): line for line in listed.splitlines() if line.startswith("│")}
+    assert set(lines) == {*FORMATS, *BLOCK_FORMATS}
+    for name in ("int8", "int4", "nf4"):
+        assert lines[name].count("–") == 2, "neither a smallest normal value nor a unit roundoff"
 
 
 def test_recipes_are_listed_and_print_as_toml_that_reads_back(capsys: pytest.CaptureFixture[str]):
@@ -71,6 +108,29 @@ def test_recipes_are_listed_and_print_as_toml_that_reads_back(capsys: pytest.Cap
     for name in recipe_names():
         assert f" {name} " in listed
         assert Recipe.from_toml(shows(capsys, "recipes", name)) == recipe(name)
+
+
+def test_the_list_of_recipes_tells_where_they_come_from(capsys: pytest.CaptureFixture[str]):
+    listed = shows(capsys, "recipes")
+    for name in recipe_names():
+        (line,) = [line for line in listed.splitlines() if line.startswith(f"│ {name} ")]
+        assert describe_recipe(name).reference in line
+
+
+def test_a_recipe_is_told_in_words(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    told = shows(capsys, "recipes", "nvfp4", "--about")
+    assert max(map(len, told.splitlines())) <= 60
+    for part in (
+        "nvfp4: NVFP4: weights in 16x16 tiles",
+        "bytes   0.56 (4.5 bits)",
+        "source  NVIDIA",
+        "found   12 billion",
+    ):
+        assert part in told
+    every = shows(capsys, "recipes", "--about")
+    assert told in every
+    assert all(f"{name}: " in every for name in recipe_names())
 
 
 def test_a_printed_recipe_is_a_file_to_start_from(capsys: pytest.CaptureFixture[str], tmp_path: Path):
@@ -88,11 +148,21 @@ def test_doctor_tells_versions_kernels_and_what_is_native(capsys: pytest.Capture
     ("words", "message"),
     [
         (("formats", "e44m3"), "unknown format 'e44m3': expected one of .*did you mean 'e4m3'"),
+        (("formats", "e9m1"), "unknown format 'e9m1': .*any eXmY \\(X from 2 to 8, Y from 1 to 23\\)"),
         (("recipes", "mxpf8"), "unknown recipe 'mxpf8': expected one of .*did you mean 'mxfp8'"),
+        (("recipes", "mxpf8", "--about"), "unknown recipe 'mxpf8': expected one of .*did you mean 'mxfp8'"),
+        (("recipes", "a.toml", "--about"), "--about tells of named recipes, got the file 'a.toml'"),
         (("compare", "gtp"), "unknown workload 'gtp': expected one of .*did you mean 'gpt'"),
         (("compare", "gpt", "--recipes", "fp32,bf61"), "unknown recipe 'bf61': .*did you mean 'bf16'"),
         (("compare", "gpt", "--recipes", "none.toml"), "none.toml"),
-        (("compare", "gpt", "--recipes", ","), "needs a recipe and a seed"),
+        (("compare", "gpt", "--recipes", ","), "--recipes ',' has an empty name"),
+        (("compare", "gpt", "--recipes", "fp32,,bf16"), "--recipes 'fp32,,bf16' has an empty name: expected names"),
+        (("compare", "gpt", "--recipes", "fp32,"), "--recipes 'fp32,' has an empty name"),
+        *(
+            (("compare", "gpt", f"--{name}", ""), f"--{name} got an empty text: leave it out, or say what it is to be")
+            for name in ("recipes", "baseline", "data", "device")
+        ),
+        (("compare", "gpt", "--recipes", "fp32,bf16,fp32"), "recipe fp32 is named more than once: name each once"),
         (("compare", "gpt", "--baseline", "fp8"), "unknown baseline 'fp8': expected one of fp32, bf16"),
         (("compare", "gpt", "--seeds", "0"), "--seeds must be at least 1, got 0"),
         (("compare", "gpt", "--steps", "0"), "steps must be at least 1, got 0"),
@@ -137,6 +207,44 @@ def test_texts_that_cannot_be_trained_on(
     text.write_bytes(content)
     assert message in fails(capsys, "compare", "gpt", "--data", str(text), "--out", str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
+
+
+def test_two_recipes_of_one_name_are_told_apart_by_their_file(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    mine, other = tmp_path / "mine.toml", tmp_path / "other.toml"
+    mine.write_text(shows(capsys, "recipes", "mxfp8"))
+    other.write_text(recipe("bf16", name="mxfp8").to_toml())
+    for names in (f"fp32,mxfp8,{mine}", f"fp32,{mine},mxfp8", f"fp32,{other},{mine}"):
+        told = fails(capsys, "compare", "gpt", "--recipes", names)
+        assert "are both recipe 'mxfp8', and cannot be told apart" in told
+        assert f'change `name = "..."` in {mine}' in told
+
+
+def test_a_recipe_that_differs_from_what_a_folder_was_run_with(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    header = ComparisonRecord(
+        workload="gpt", recipes=("fp32", "mine"), baseline="fp32", seeds=(0,), steps=9, machine={}, versions={}, data={}
+    )
+    folder, file = tmp_path / "run", tmp_path / "m3.toml"
+    (folder / "recipes").mkdir(parents=True)
+    write_records(folder / "records.jsonl", [header])
+    for made in (recipe("fp32"), recipe("mxfp8", name="mine")):
+        (folder / "recipes" / f"{made.name}.toml").write_text(made.to_toml())
+    file.write_text(recipe("mxfp4", name="mine").to_toml())
+    told = fails(capsys, "compare", "gpt", "--resume", str(folder), "--recipes", f"fp32,{file}")
+    assert f"recipe 'mine' in {folder} differs from {file}" in told
+    assert f'change `name = "..."` in {file}' in told
+    assert "more than once" not in told
+
+    (folder / "recipes" / "fp32.toml").write_text(recipe("bf16", name="fp32").to_toml())
+    told = fails(capsys, "compare", "gpt", "--resume", str(folder), "--recipes", "fp32")
+    assert "`mixprec recipes fp32 > mine.toml`, change" in told
+
+
+def test_an_output_folder_that_is_a_file_or_holds_others(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    told = fails(capsys, "compare", "gpt", "--steps", "1", "--out", str(tmp_path / "file"))
+    assert "file is a file: expected a folder" in told
+    told = fails(capsys, "compare", "gpt", "--steps", "1", "--out", str(tmp_path))
+    assert "is not empty (it holds file): expected a new or empty folder" in told
 
 
 def test_an_output_folder_that_cannot_be_made(capsys: pytest.CaptureFixture[str], tmp_path: Path):

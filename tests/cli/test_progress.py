@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import io
+import re
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -27,9 +29,9 @@ def step(i: int, recipe: str = "bf16", applied: bool = True) -> StepRecord:
     )
 
 
-def shown(records: list[object], *, terminal: bool) -> str:
+def shown(records: list[object], *, terminal: bool, width: int = 120) -> str:
     file = io.StringIO()
-    console = Console(file=file, width=120, force_terminal=terminal, color_system=None)
+    console = Console(file=file, width=width, force_terminal=terminal, color_system=None)
     with Progress(console) as progress:
         for record in records:
             progress.show(record)  # pyright: ignore[reportArgumentType]
@@ -42,6 +44,18 @@ def test_a_terminal_shows_loss_speed_and_time_left():
     assert "2,000 tokens/s" in text
     assert "time left" in text
     assert "2/4" in text
+
+
+@pytest.mark.parametrize("width", [72, 80, 100, 120])
+def test_every_bar_keeps_to_one_line(width: int):
+    names = ("fp32", "mxfp8", "fp8-rowwise-gw-hp")
+    header = replace(HEADER, recipes=names, steps=1000)
+    records = [header, *(replace(step(i, name, applied=False), tokens=99_999) for i in range(2) for name in names)]
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown(records, terminal=True, width=width))
+    lines = [line.rstrip() for line in re.split(r"[\r\n]+", text) if line.strip()]
+    assert all(line.startswith((*names, "all")) for line in lines), lines
+    assert any(re.search(r"time left +[-0-9:]+$", line) for line in lines)
+    assert max(map(len, lines)) <= width
 
 
 def test_a_skipped_step_is_told():

@@ -22,6 +22,7 @@ from mixprec.records import (
     StepRecord,
     read_records,
 )
+from mixprec.specs import recipe
 from tests.compare.fits import comparison, fit, loss, source
 
 
@@ -110,6 +111,25 @@ def test_a_loss_that_is_not_finite_ends_that_run_only(tmp_path: Path):
     assert ends["bf16"].reason == "the loss was nan at step 3"
     assert [math.isnan(value) for value in losses(records, "bf16")] == [False, False, True]
     assert len(losses(records, "fp32")) == 6
+
+
+@pytest.mark.parametrize(
+    ("poisoned", "value", "where"),
+    [("recipe", math.nan, ""), ("recipe", math.inf, ""), ("fp32", math.nan, ", with its weights in fp32")],
+)
+def test_an_evaluation_that_is_not_finite_ends_that_run_only(tmp_path: Path, poisoned: str, value: float, where: str):
+    def evaluate(model: nn.Module) -> dict[str, float]:
+        calls[type(model.hidden) is not nn.Linear] += 1
+        # For bf16, each evaluation is of the converted model and then of its plain twin; fp32 is evaluated first.
+        own = calls[True] == 2 if poisoned == "recipe" else (calls[True] == 2 and type(model.hidden) is nn.Linear)
+        return {"loss": value if own else 1.0}
+
+    calls: Counter[bool] = Counter()
+    job = source(lambda seed, device: fit(seed, device, evaluate=evaluate))
+    compare(comparison("bf16", source=job), tmp_path)
+    (end,) = of(read(tmp_path), RunEndRecord)
+    assert (end.status, end.reason) == ("diverged", f"the evaluation's loss was {value} after 3 steps{where}")
+    assert len(losses(read(tmp_path), "bf16")) == 3
 
 
 def test_an_exception_ends_that_run_only_and_is_told(tmp_path: Path):
@@ -221,6 +241,41 @@ def test_a_folder_with_records_is_not_written_over(tmp_path: Path):
     with pytest.raises(ValueError, match=r"holds the records of another run: `--resume .*` continues it"):
         compare(comparison("fp32"), tmp_path)
     assert (tmp_path / "records.jsonl").read_bytes() == before
+
+
+def test_a_recipe_that_has_changed_is_not_mixed_with_what_it_was(tmp_path: Path):
+    compare(comparison("fp32", "bf16"), tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
+    changed = comparison(recipes=(recipe("fp32"), recipe("mxfp8", name="bf16")))
+    with pytest.raises(ValueError, match=r"recipe 'bf16' in .* differs from the one that is to be run now"):
+        compare(changed, tmp_path, resume=True)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
+
+
+@pytest.mark.parametrize("names", [["notes.txt"], ["a", "b", "c", "d"]])
+def test_a_folder_with_other_files_is_not_used(tmp_path: Path, names: list[str]):
+    for name in names:
+        (tmp_path / name).write_text("")
+    with pytest.raises(ValueError, match=rf"is not empty \(it holds {names[0]}.*expected a new or empty folder"):
+        compare(comparison("fp32", source=source(untrainable)), tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+
+
+def untrainable(seed: int, device: str) -> object:
+    raise AssertionError("the folder is looked at before anything is tried")
+
+
+def test_an_empty_folder_is_used_and_hidden_files_are_left(tmp_path: Path):
+    (tmp_path / ".gitignore").write_text("*")
+    compare(comparison("fp32"), tmp_path)
+    assert (tmp_path / ".gitignore").read_text() == "*"
+    assert len(losses(read(tmp_path), "fp32")) == 6
+
+
+def test_a_file_is_no_folder(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"file is a file: expected a folder for records and report"):
+        compare(comparison("fp32", source=source(untrainable)), tmp_path / "file")
 
 
 def test_resuming_nothing_is_refused(tmp_path: Path):

@@ -85,6 +85,33 @@ def test_files_that_do_not_load(tmp_path: Path, text: str, message: str):
         load_workload(write(tmp_path, text))
 
 
+LATIN = "# größer\n".encode("latin1")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (LATIN + GOOD.encode(), r"my.py is not UTF-8 text: byte 0xf6 at offset 4; convert it first, e.g. `iconv"),
+        (GOOD.encode() + LATIN, rf"my.py is not UTF-8 text: byte 0xf6 at offset {len(GOOD.encode()) + 4}; convert"),
+        (GOOD.encode("utf-16"), r"my.py is not UTF-8 text: byte 0xff at offset 0"),
+        (GOOD.encode("utf-16-le"), r"my.py is not Python source: byte 0x00 at offset 1; is it a UTF-16 file"),
+        (b"# coding: ascii\n" + LATIN + GOOD.encode(), r"my.py is not ascii text: byte 0xf6 at offset 20"),
+        (b"# coding: klingon\n" + GOOD.encode(), r"declares an encoding that Python does not know: .*klingon"),
+    ],
+)
+def test_files_that_are_no_text(tmp_path: Path, content: bytes, message: str):
+    (tmp_path / "my.py").write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        load_workload(str(tmp_path / "my.py"))
+
+
+def test_a_file_may_declare_its_encoding(tmp_path: Path):
+    (tmp_path / "my.py").write_bytes(b"# coding: latin-1\n" + LATIN + GOOD.encode())
+    assert load_workload(str(tmp_path / "my.py")).build(0, "cpu").steps == 7
+    (tmp_path / "bom.py").write_bytes(GOOD.encode("utf-8-sig"))
+    assert load_workload(str(tmp_path / "bom.py")).build(0, "cpu").steps == 7
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [

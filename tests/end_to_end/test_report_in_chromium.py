@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
@@ -42,9 +43,14 @@ def test_every_recipe_has_its_curves(opened, index: int):
         assert last_y - first_y > 200, f"{part} does not fall as the loss does"
 
 
-def test_curves_have_the_colours_of_their_recipes(opened):
-    colours = set(re.findall(r'<path class="js-line"[^>]*stroke: (rgb\([^)]*\));[^>]*stroke-width: 2\.2px', opened.dom))
-    assert len(colours) == len(PROFILES)
+def test_curves_that_coincide_are_all_seen(opened):
+    losses = opened.dom.partition('id="chart-gap"')[0]
+    look = r'<path class="js-line"[^>]*stroke: (rgb\([^)]*\));[^>]*stroke-width: ([0-9.]+)px'
+    groups = [losses.partition(f'<g class="trace scatter tracerecipe{i}-mean')[2] for i in range(len(PROFILES))]
+    found = [match for group in groups if (match := re.search(look, group))]
+    assert len({match[1] for match in found}) == len(PROFILES), "each has its recipe's colour"
+    widths = [float(match[2]) for match in found]
+    assert all(below - above >= 1 for below, above in itertools.pairwise(widths)), "and lies within those before it"
 
 
 def test_evaluations_and_skipped_steps_are_marked(opened):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mixprec.formats import BLOCK_ALIASES, BLOCK_FORMATS, FORMATS, describe, get_block_format, get_format
+from mixprec.specs import parse_cast
 
 
 def test_bits_per_element_with_scales():
@@ -62,6 +63,27 @@ def test_finite_values_are_counted_right():
     assert describe("e8m0").finite_values == 255
 
 
-def test_unknown_names_are_refused():
-    with pytest.raises(ValueError, match=r"unknown format 'mxfp9'.*did you mean 'mxfp"):
-        describe("mxfp9")
+def test_what_a_format_does_not_have_is_not_described():
+    def known(name: str) -> tuple[object, ...]:
+        facts = describe(name)
+        return facts.kind, facts.smallest_normal, facts.smallest_subnormal, facts.values_per_binade, facts.unit_roundoff
+
+    assert known("e4m3") == ("float", 2.0**-6, 2.0**-9, 8, 0.0625)
+    assert known("ue4m3") == ("float", 2.0**-6, 2.0**-9, 8, 0.0625)
+    assert known("int8") == known("mxint8") == ("integer", None, None, None, None)
+    assert known("nf4") == known("int4") == ("table", None, None, None, None)
+    assert known("e8m0") == ("exponent", 2.0**-127, None, 1, None)
+    assert [describe(name).smallest_positive for name in ("e4m3", "int8", "int4", "e8m0")] == [
+        *(2.0**-9, 2.0**-6, 1.0, 2.0**-127)
+    ]
+    assert describe("int4").values == tuple(range(-8, 8))
+    assert describe("e4m3").values == ()
+    assert [name for name in FORMATS if not describe(name).signed] == ["ue4m3", "ue5m3", "e8m0"]
+
+
+@pytest.mark.parametrize("name", ["mxfp9", "e9m1", "e1m2", "e4m24"])
+def test_unknown_names_are_refused_with_the_limits_of_generic_ones(name: str):
+    message = f"unknown format '{name}': expected one of fp32, .*any eXmY \\(X from 2 to 8, Y from 1 to 23\\)"
+    for look_up in (describe, get_format, parse_cast):
+        with pytest.raises(ValueError, match=message):
+            look_up(name)

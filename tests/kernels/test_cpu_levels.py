@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from mixprec.formats import float_format
-from mixprec.kernels import CastParameters, cast_parameters, get_backend
+from mixprec.kernels import FIXED_SIGNS, CastParameters, Draw, SignKey, Sums, cast_parameters, get_backend
 from mixprec.specs import Cast, Granularity, parse_cast
 
 REFERENCE = get_backend("reference")
-SEED, OFFSET = -(2**40) - 7, 2**33 + 5
+DRAW = Draw(-(2**40) - 7, 2**33 + 5, 2**62 + 9)
+OTHER_DRAW = Draw(2**63 - 1, -(2**63), -1)
 ELEMENTS = [
     "fp32",
     "tf32",
@@ -25,16 +26,25 @@ ELEMENTS = [
     "e2m3",
     "e2m1",
     "int8",
+    "e4m3fnuz",
+    "e5m2fnuz",
+    "e4m3-ieee",
     "e5m6",
     "e8m3",
     "e7m2",
     "e4m1",
+    "int4",
+    "nf4",
 ]
 SCALED = [
     "e4m3[tensor]",
-    "e5m2[tensor] sr",
+    "e5m2[tensor] sr propagate",
+    "e4m3[tensor:e8m0] even x3/4",
     "e4m3[row] rtz",
     "int8[row] sr",
+    "e4m3[row:e8m0] rceil",
+    "int8[row:e8m0] ceil x15/16 sr rht64",
+    "e4m3[tensor] rht16-fresh",
     "mxfp8",
     "mxfp8 rceil sr",
     "mxfp6 ceil",
@@ -43,14 +53,32 @@ SCALED = [
     "e2m1[1x7:e8m0]",
     "e4m3[3x5:e8m0] sr",
     "e3m2[4x1:e8m0]",
+    "e4m3[1x1:e8m0]",
+    "e4m3[1x48:e8m0]",
     "e4m3[1x128:e8m0]",
+    "e4m3[128x128:e8m0] rceil",
+    "e4m3[1x128:fp32]",
+    "e4m3[7x96:fp32] sr",
+    "int4[1x33:fp32] sr",
+    "nf4[1x64:fp32]",
+    "nf4[2x16:e8m0] rtz",
     "nvfp4",
     "nvfp4 sr",
     "nvfp4-2d",
     "nvfp4 rht16",
+    "nvfp4-2d sr rht32",
+    "nvfp4 4/6",
+    "nvfp4-2d 4/6 ht16",
+    "e2m1[1x32:fp32] 4/6",
+    "e2m1[3x5:ue5m3] 4/6",
+    "e2m1[1x16:ue5m3] sr",
+    "e2m1[4x12:ue4m3*fp32] rtz",
+    "e3m2[1x8:e5m2*fp32]",
     "mxfp4 sr rht32",
+    "mxfp4 x3/4 sr rht64-fresh",
+    "e2m1[1x256:e8m0] rht128",
 ]
-SHAPES = [(0, 5), (5, 0), (1, 1), (1, 31), (33, 3), (17, 70), (70, 130), (3, 1300), (1300, 3)]
+SHAPES = [(0, 5), (5, 0), (1, 1), (1, 31), (33, 3), (17, 70), (70, 130), (3, 1300), (1300, 3), (130, 260)]
 
 
 def equal(a: Tensor, b: Tensor) -> bool:
@@ -98,8 +126,8 @@ def test_unscaled(backend, element: str) -> None:
         cast = Cast(element=element, granularity=Granularity("none"), rounding=rounding, overflow=overflow)
         for make in DATA:
             x = make(3, 1111)
-            expected = REFERENCE.round(x, cast_parameters(cast), SEED, OFFSET)
-            assert equal(backend.round(x, cast_parameters(cast), SEED, OFFSET), expected), (rounding, overflow, make)
+            expected = REFERENCE.round(x, cast_parameters(cast), DRAW)
+            assert equal(backend.round(x, cast_parameters(cast), DRAW), expected), (rounding, overflow, make)
 
 
 @pytest.mark.parametrize("cast", SCALED)
@@ -107,8 +135,8 @@ def test_scaled(backend, cast: str) -> None:
     parameters = cast_parameters(parse_cast(cast))
     for make, shape, axis in itertools.product(DATA, SHAPES[::2], (0, 1)):
         x = make(*shape)
-        results = backend.scaled(x, parameters, axis, SEED, OFFSET)
-        for got, expected in zip(results, REFERENCE.scaled(x, parameters, axis, SEED, OFFSET), strict=True):
+        results = backend.scaled(x, parameters, axis, DRAW)
+        for got, expected in zip(results, REFERENCE.scaled(x, parameters, axis, DRAW), strict=True):
             assert equal(got, expected), (make, shape, axis)
 
 
@@ -117,12 +145,13 @@ def test_codes(backend, cast: str) -> None:
     parameters = cast_parameters(parse_cast(cast))
     for make, shape, axis in itertools.product((patterns, ordinary), SHAPES[1::2], (0, 1)):
         x = make(*shape)
-        stored = REFERENCE.quantize(x, parameters, axis, SEED, OFFSET)
-        for got, expected in zip(backend.quantize(x, parameters, axis, SEED, OFFSET), stored, strict=True):
+        stored = REFERENCE.quantize(x, parameters, axis, DRAW)
+        for got, expected in zip(backend.quantize(x, parameters, axis, DRAW), stored, strict=True):
             assert equal(got, expected), (make, shape, axis)
-        matrix = REFERENCE.scaled(x, parameters, axis, SEED, OFFSET)[0].shape
-        expected = REFERENCE.dequantize(*stored, parameters, matrix, axis)
-        assert equal(backend.dequantize(*stored, parameters, matrix, axis), expected), (make, shape, axis)
+        matrix = REFERENCE.scaled(x, parameters, axis, DRAW)[0].shape
+        for outer in (stored[2], None):
+            arguments = (*stored[:2], outer, parameters, matrix, axis)
+            assert equal(backend.dequantize(*arguments), REFERENCE.dequantize(*arguments)), (make, shape, axis)
 
 
 @pytest.mark.parametrize("element", ELEMENTS)
@@ -130,37 +159,72 @@ def test_codes_of_every_width(backend, element: str) -> None:
     parameters = cast_parameters(Cast(element=element, granularity=Granularity("none"), overflow="propagate"))
     x = patterns(9, 77)
     for axis in (0, 1):
-        stored = REFERENCE.quantize(x, parameters, axis, 0, 0)
-        assert equal(backend.quantize(x, parameters, axis, 0, 0)[0], stored[0])
+        stored = REFERENCE.quantize(x, parameters, axis, Draw())
+        assert equal(backend.quantize(x, parameters, axis, Draw())[0], stored[0])
         expected = REFERENCE.dequantize(*stored, parameters, x.shape, axis)
         assert equal(backend.dequantize(*stored, parameters, x.shape, axis), expected)
 
 
-@pytest.mark.parametrize(("row", "column"), [("mxfp8", "mxfp4 sr"), ("nvfp4 sr", "nvfp4-2d"), ("e4m3[row]", "mxfp8")])
+PAIRS = [
+    ("mxfp8", "mxfp4 sr"),
+    ("nvfp4 sr", "nvfp4 sr rht16"),
+    ("nvfp4-2d", "e4m3[tensor]"),
+    ("e4m3[row]", "e5m2[row:e8m0] ceil"),
+    ("nvfp4 4/6", "mxfp4 x3/4 sr rht64-fresh"),
+    ("e4m3[128x128:e8m0] rht16", "e4m3[1x128:fp32]"),
+    ("e4m3[5x7:e8m0]", "bf16 sr"),
+]
+
+
+@pytest.mark.parametrize("method", ["scaled_both", "scaled_quantized"])
+@pytest.mark.parametrize(("row", "column"), PAIRS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_both_orientations(backend, row: str, column: str, dtype: torch.dtype) -> None:
-    first, second = cast_parameters(parse_cast(row)), cast_parameters(parse_cast(column))
+def test_both_orientations(backend, method: str, row: str, column: str, dtype: torch.dtype) -> None:
+    casts = [cast_parameters(parse_cast(text)) for text in (row, column)]
     for make, shape in itertools.product((patterns, ordinary), SHAPES):
-        x = make(*shape).to(dtype)
-        results = backend.scaled_both(x, first, second, SEED, OFFSET)
-        for got, expected in zip(results, REFERENCE.scaled_both(x, first, second, SEED, OFFSET), strict=True):
+        arguments = (make(*shape).to(dtype), *casts, (DRAW, OTHER_DRAW))
+        results, right = getattr(backend, method)(*arguments), getattr(REFERENCE, method)(*arguments)
+        for got, expected in zip(results, right, strict=True):
             assert equal(got, expected), (make, shape)
+
+
+@pytest.mark.parametrize("cast", ["e4m3[tensor] delayed", "e5m2[tensor:e8m0] ceil delayed(1,max,2) sr propagate"])
+def test_delayed(backend, cast: str) -> None:
+    parameters = cast_parameters(parse_cast(cast))
+    for make, shape, amax in itertools.product(DATA, SHAPES[::3], (0.0, 2.0**-140, 1.5, 3e38)):
+        arguments = (make(*shape), parameters, DRAW, torch.tensor(amax))
+        for got, expected in zip(backend.delayed(*arguments), REFERENCE.delayed(*arguments), strict=True):
+            assert equal(got, expected), (make, shape, amax)
 
 
 @pytest.mark.parametrize("size", [16, 32, 64, 128])
 def test_transform(backend, size: int) -> None:
+    keys = (None, FIXED_SIGNS, SignKey(-3, 2**62 + 5))
     for make, shape, axis in itertools.product((finite, ordinary, tiny), SHAPES, (0, 1)):
-        for signs, inverse in itertools.product((False, True), repeat=2):
+        for signs, inverse in itertools.product(keys, (False, True)):
             x = make(*shape)
             expected = REFERENCE.hadamard(x, size, signs, axis, inverse)
             assert equal(backend.hadamard(x, size, signs, axis, inverse), expected), (make, shape, axis, signs, inverse)
+
+
+@pytest.mark.parametrize("promote_every", [0, 1, 16, 33])
+@pytest.mark.parametrize("rounding", ["nearest-even", "toward-zero"])
+def test_narrow_product(backend, rounding, promote_every: int) -> None:
+    for (m, k, n), bits, make in itertools.product(
+        ((0, 3, 2), (2, 0, 3), (1, 1, 1), (5, 64, 70), (9, 33, 31)), (1, 13, 22), (patterns, ordinary)
+    ):
+        a, b = make(m, k), make(k, n + 1)[:, :n]
+        sums = Sums(mantissa_bits=bits, rounding=rounding, promote_every=promote_every)
+        assert equal(backend.narrow_product(a, b, sums), REFERENCE.narrow_product(a, b, sums)), (m, k, n, bits, make)
+    half = ordinary(5, 7).to(torch.bfloat16)
+    assert equal(backend.narrow_product(half, half.T, sums), REFERENCE.narrow_product(half, half.T, sums))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_every_16_bit_pattern_is_widened(backend, dtype: torch.dtype) -> None:
     x = torch.arange(2**16, dtype=torch.int32).to(torch.int16).view(dtype)
     identity = cast_parameters(Cast(element="fp32", granularity=Granularity("none"), overflow="propagate"))
-    assert equal(backend.round(x, identity, 0, 0), x.float())
+    assert equal(backend.round(x, identity, Draw()), x.float())
 
 
 def test_amax(backend) -> None:
@@ -174,8 +238,8 @@ def _parameters_of(exponent_bits: int, mantissa_bits: int, bias: int, rounding: 
     """A grid that is in no catalog."""
     fmt = float_format(exponent_bits, mantissa_bits, bias=bias, nan="ieee" if mantissa_bits else "none")
     parameters = cast_parameters(Cast(element="e5m2", granularity=Granularity("none"), rounding=rounding))
-    return replace(
-        parameters,
+    grid = replace(
+        parameters.grid,
         mantissa_bits=mantissa_bits,
         min_exponent=fmt.min_exponent,
         max_exponent=fmt.max_exponent,
@@ -183,6 +247,7 @@ def _parameters_of(exponent_bits: int, mantissa_bits: int, bias: int, rounding: 
         overflow_value=fmt.max_value,
         infinity_value=fmt.max_value,
     )
+    return replace(parameters, grid=grid)
 
 
 @pytest.mark.parametrize("rounding", ["nearest-even", "stochastic", "toward-zero"])
@@ -193,7 +258,7 @@ def test_grids_at_the_ends_of_fp32(backend, exponent_bits: int, mantissa_bits: i
     parameters = _parameters_of(exponent_bits, mantissa_bits, bias, rounding)
     for make in DATA:
         x = make(2, 1000)
-        assert equal(backend.round(x, parameters, SEED, OFFSET), REFERENCE.round(x, parameters, SEED, OFFSET)), make
+        assert equal(backend.round(x, parameters, DRAW), REFERENCE.round(x, parameters, DRAW)), make
 
 
 def test_random_words_beyond_32_bits_of_counter(backend) -> None:
@@ -214,29 +279,59 @@ def test_strides_do_not_matter(backend) -> None:
     views: list[Callable[[Tensor], Tensor]] = [lambda x: x.T, lambda x: x[::2, 1::3], lambda x: x[:1].expand(40, 66)]
     for view in views:
         x = view(base)
-        assert equal(backend.scaled(x, parameters, 1, 1, 2)[0], backend.scaled(x.contiguous(), parameters, 1, 1, 2)[0])
-        assert equal(backend.amax(x), backend.amax(x.contiguous()))
-        assert equal(backend.hadamard(x, 16, True, 0, False), backend.hadamard(x.contiguous(), 16, True, 0, False))
+        same = x.contiguous()
+        assert equal(backend.scaled(x, parameters, 1, DRAW)[0], backend.scaled(same, parameters, 1, DRAW)[0])
+        assert equal(backend.amax(x), backend.amax(same))
+        assert equal(backend.hadamard(x, 16, FIXED_SIGNS, 0, False), backend.hadamard(same, 16, FIXED_SIGNS, 0, False))
 
 
 def test_the_input_is_left_alone(backend) -> None:
     x = ordinary(64, 64)
     before = x.clone()
-    backend.scaled_both(x, *(cast_parameters(parse_cast("nvfp4 sr")),) * 2, 1, 2)
+    backend.scaled_both(x, *(cast_parameters(parse_cast("nvfp4 sr rht16")),) * 2, (DRAW, DRAW))
     assert torch.equal(x, before)
 
 
 def test_results_can_go_into_given_tensors(backend) -> None:
     x, y, z = ordinary(70, 66), torch.empty(70, 66), torch.empty(70, 66)
     bf16, mxfp8 = cast_parameters(parse_cast("bf16")), cast_parameters(parse_cast("mxfp8"))
-    assert backend.round(x, bf16, 0, 0, out=y) is y
-    assert equal(y, backend.round(x, bf16, 0, 0))
-    assert backend.scaled(x, mxfp8, 0, 0, 0, out=y)[0] is y
-    assert equal(y, backend.scaled(x, mxfp8, 0, 0, 0)[0])
-    assert backend.scaled_both(x, mxfp8, mxfp8, 0, 0, out=(y, z))[2] is z
+    draws = (DRAW, DRAW)
+    assert backend.round(x, bf16, DRAW, out=y) is y
+    assert equal(y, backend.round(x, bf16, DRAW))
+    assert backend.scaled(x, mxfp8, 0, DRAW, out=y)[0] is y
+    assert equal(y, backend.scaled(x, mxfp8, 0, DRAW)[0])
+    assert backend.scaled_both(x, mxfp8, mxfp8, draws, out=(y, z))[2] is z
+    assert backend.scaled_quantized(x, mxfp8, mxfp8, draws, out=y)[0] is y
+    assert equal(y, backend.scaled(x, mxfp8, 1, DRAW)[0])
+    stored = backend.quantize(x, mxfp8, 1, DRAW)
+    assert backend.dequantize(*stored, mxfp8, (70, 66), 1, out=z) is z
+    assert equal(z, y)
+
+
+def test_transformed_results_go_into_padded_tensors(backend) -> None:
+    x, y = ordinary(70, 66), torch.empty(80, 66)
+    cast = cast_parameters(parse_cast("nvfp4 sr rht16"))
+    assert backend.scaled(x, cast, 0, DRAW, out=y)[0] is y
+    assert equal(y, REFERENCE.scaled(x, cast, 0, DRAW)[0])
+    assert backend.hadamard(x, 16, None, 0, False, out=y) is y
+    assert equal(y, REFERENCE.hadamard(x, 16, None, 0, False))
+
+
+def test_tensors_that_results_do_not_fit_are_refused(backend) -> None:
+    x, bf16 = ordinary(70, 66), cast_parameters(parse_cast("bf16"))
     with pytest.raises(
         ValueError, match=r"out is \[66, 70\] .*: expected a contiguous fp32 tensor of shape \[70, 66\]"
     ):
-        backend.round(x, bf16, 0, 0, out=torch.empty(66, 70))
+        backend.round(x, bf16, DRAW, out=torch.empty(66, 70))
     with pytest.raises(ValueError, match="out shares its memory with x"):
-        backend.round(x, bf16, 0, 0, out=x)
+        backend.round(x, bf16, DRAW, out=x)
+
+
+def test_large_results_bypass_the_caches(backend) -> None:
+    x = ordinary(1031, 4100)  # beyond 16 MiB of fp32; rows end within a cache line
+    mxfp8, nvfp4 = (cast_parameters(parse_cast(cast)) for cast in ("mxfp8 sr", "nvfp4 rht16"))
+    results = backend.scaled_both(x, nvfp4, mxfp8, (DRAW, OTHER_DRAW))
+    for got, expected in zip(results, REFERENCE.scaled_both(x, nvfp4, mxfp8, (DRAW, OTHER_DRAW)), strict=True):
+        assert equal(got, expected)
+    stored = backend.quantize(x, mxfp8, 0, OTHER_DRAW)
+    assert equal(backend.dequantize(*stored, mxfp8, x.shape, 0), results[2])

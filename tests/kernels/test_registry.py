@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from mixprec.kernels import Backend, backend_names, default_backend, get_backend
 
@@ -25,8 +26,8 @@ def test_backends_follow_the_protocol() -> None:
 
 
 def test_other_devices_use_the_reference() -> None:
-    assert default_backend("cuda").name == "reference"
     assert default_backend("mps").name == "reference"
+    assert default_backend("meta").name == "reference"
 
 
 MISSING_EXTENSION = """
@@ -48,3 +49,29 @@ assert kernels.default_backend("cpu").name == "reference"
 def test_a_missing_extension_is_told_once() -> None:
     done = subprocess.run([sys.executable, "-c", MISSING_EXTENSION], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+MISSING_TRITON = """
+import sys, warnings
+sys.modules["triton"] = None
+from mixprec import kernels
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    for _ in range(3):
+        assert kernels.default_backend("cuda").name == "reference"
+messages = [str(w.message) for w in caught]
+assert len(messages) == 1, messages
+assert "reference" in messages[0] and "mixprec[triton]" in messages[0], messages
+"""
+
+
+def test_missing_triton_is_told_once() -> None:
+    done = subprocess.run([sys.executable, "-c", MISSING_TRITON], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_triton_needs_a_gpu_or_its_interpreter() -> None:
+    pytest.importorskip("triton")
+    with pytest.raises(ImportError, match="TRITON_INTERPRET"):
+        get_backend("triton")

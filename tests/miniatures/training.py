@@ -36,25 +36,28 @@ class Outcome:
     loss_scale: float
 
 
-def train(chosen: Recipe, seed: int, *, loss_factor: float = 1.0, watch: Watch | None = None) -> Outcome:
+def train(
+    chosen: Recipe, seed: int, *, steps: int = STEPS, loss_factor: float = 1.0, watch: Watch | None = None
+) -> Outcome:
     """Train the built-in character GPT.
 
     Args:
         chosen: the recipe; its engine is set to emulated, so that every machine computes the same.
         seed: of weights, data order and stochastic casts.
+        steps: of training.
         loss_factor: multiplies the loss. Adam's epsilon and the clip norm go with it, so that in exact arithmetic
             nothing else changes.
         watch: called with the step, the model and the workload before every step.
     """
     torch.set_num_threads(1)
-    job = workload(seed, "cpu", steps=STEPS)
+    job = workload(seed, "cpu", steps=steps)
     model, optimizer = job.model, job.optimizer(job.model.parameters())
     (group,) = optimizer.param_groups
     base_rate, group["eps"] = group["lr"], group["eps"] * loss_factor
     assert job.clip_norm is not None
     assert job.schedule is not None
     session = prepare(model, optimizer, chosen, clip_norm=job.clip_norm * loss_factor, seed=seed)
-    for step in range(STEPS):
+    for step in range(steps):
         if watch is not None:
             watch(step, model, job)
         group["lr"] = base_rate * job.schedule(session.applied)
@@ -65,15 +68,15 @@ def train(chosen: Recipe, seed: int, *, loss_factor: float = 1.0, watch: Watch |
 
 
 @functools.cache
-def baseline(seed: int) -> float:
+def baseline(seed: int, steps: int = STEPS) -> float:
     """The loss that fp32 ends with; trained once per process."""
-    return train(recipe("fp32"), seed).loss
+    return train(recipe("fp32"), seed, steps=steps).loss
 
 
 @functools.cache
-def gap(chosen: Recipe, seed: int) -> float:
-    """How much worse than fp32 of the same seed a recipe ends [nats per character]."""
-    return train(chosen, seed).loss - baseline(seed)
+def gap(chosen: Recipe, seed: int, steps: int = STEPS) -> float:
+    """How much worse than fp32 of the same seed a recipe ends [nats per character]; trained once per process."""
+    return train(chosen, seed, steps=steps).loss - baseline(seed, steps)
 
 
 def linear_recipe(name: str, precision: LayerPrecision) -> Recipe:

@@ -7,15 +7,18 @@ from collections.abc import Iterable
 import pytest
 
 from mixprec.records import (
+    RESUMED,
     ComparisonRecord,
     CoverageRecord,
     CoverageRow,
     EvaluationRecord,
+    EventRecord,
     MemoryRecord,
     Record,
     RunEndRecord,
     Status,
     StepRecord,
+    group_by_recipe,
     headline,
     metrics_table,
     seeds_table,
@@ -137,6 +140,40 @@ def test_an_emulated_recipe_says_so_everywhere():
     for row, cells in zip(summary.rows, table.rows, strict=True):
         assert (said in headline(row, summary)) == row.emulated == (row.recipe != "fp32")
         assert ("emulated)" in cells[table.headers.index("step time")]) == row.emulated
+
+
+def test_without_a_time_there_is_no_talk_of_its_ratio():
+    for steps, timed in ((3, False), (4, True)):
+        records = comparison(seeds=2, steps=20)
+        summary = summarize(r for r in records if not isinstance(r, StepRecord) or r.step < steps)
+        table = summary_table(summary)
+        assert ("step time" in table.headers) == timed
+        text = " ".join([*table.notes, *(headline(row, summary) for row in summary.rows)])
+        assert ("time ratio" in text) == timed
+        assert ("step time: not told, for the first 3 steps of a run are not timed" in table.notes) != timed
+        assert any(note.startswith("here: emulated") and note.endswith("(bf16, mxfp8, nvfp4)") for note in table.notes)
+    assert not any("step time" in note for note in summary_table(summarize([header()])).notes)
+
+
+def test_what_a_resumed_run_replaces_is_forgotten():
+    def event(name: str, at: int, seed: int = 0):
+        return EventRecord(recipe="bf16", seed=seed, step=at, name=name, site="", message=name)
+
+    records = [
+        *(step("bf16", 0, i, applied=i != 4) for i in range(6)),
+        *(step("bf16", 1, i) for i in range(6)),
+        *(event("note", 0), event("skipped", 4), event("skipped", 5, seed=1)),
+        *(evaluation("bf16", 0, 3.0, step=3), evaluation("bf16", 0, 4.0, step=5)),
+        event(RESUMED, 3),
+        step("bf16", 0, 3),
+    ]
+    header, by_recipe = group_by_recipe(records)
+    own = by_recipe["bf16"]
+    assert header.seeds == (0, 1)
+    assert {seed: list(steps) for seed, steps in own.steps.items()} == {0: [0, 1, 2, 3], 1: [0, 1, 2, 3, 4, 5]}
+    assert [(e.name, e.seed) for e in own.events] == [("note", 0), ("skipped", 1), (RESUMED, 0)]
+    assert list(own.evaluations) == [(0, 3, "recipe")]
+    assert summarize(records).rows[0].skipped_steps == 0
 
 
 def test_a_diverged_seed_counts_in_no_metric_and_is_told():

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mixprec.records import RunEndRecord, StepRecord, write_records
+from mixprec.records import CoverageRecord, CoverageRow, RunEndRecord, StepRecord, write_records
 from mixprec.report import write_report
 from tests.report.run_folder import PROFILES, comparison, write_run_folder
 
@@ -33,6 +35,33 @@ def test_every_recipe_has_a_sentence_a_row_and_a_bar(page: str):
 def test_every_emulated_recipe_carries_its_caveat(page: str):
     for item in re.findall(r"<li>.*?</li>", body(page).partition("</ul>")[0], re.DOTALL):
         assert ("here: emulated — the time ratio is no promise of speed" in item) == ("<strong>fp32<" not in item)
+
+
+def chart(page: str) -> dict[str, Any]:
+    found = re.search(r'id="chart-data">(.*?)</script>', page, re.DOTALL)
+    assert found
+    return json.loads(found[1])
+
+
+def test_kinds_of_curves_lie_above_one_another(page: str):
+    kinds = [trace["meta"]["kind"] for trace in chart(page)["loss"]["traces"]]
+    order = ("raw", "seed", "mean", "evaluation", "skipped")
+    assert kinds == sorted(kinds, key=order.index)
+    means = [trace for trace in chart(page)["loss"]["traces"] if trace["meta"]["kind"] == "mean"]
+    assert [trace["name"] for trace in means] == list(PROFILES)
+    assert [trace["meta"]["depth"] for trace in means] == [3, 2, 1, 0], "the first is the widest, the last on top"
+    assert {trace["meta"]["depth"] for trace in chart(page)["gap"]["traces"]} == {0}
+
+
+def test_the_engines_on_the_page_are_explained(page: str, tmp_path: Path):
+    text = body(page)
+    assert "Native: the device multiplies that format. Emulated: operands were rounded exactly" in text
+    assert "Torch:" not in text
+    row = CoverageRow(site="a", gemm="mm", format="fp32", engine="torch", flops=10)
+    records = [CoverageRecord(recipe="bf16", seed=0, rows=(row,), uncovered=("a (mm)",))]
+    text = body(write_report(write_run_folder(tmp_path / "run", iter(records))).read_text(encoding="utf-8"))
+    assert "Torch: a product that the recipe did not reach; torch ran it as the model says." in text
+    assert "Native:" not in text
 
 
 def test_settings_are_told(page: str):

@@ -1,44 +1,10 @@
-"""Rules, loss scales, recipes and the named recipes."""
+"""Loss scales, recipes, what may be changed of a named one, and the choice of `auto`."""
 
 from __future__ import annotations
 
 import pytest
 
-from mixprec.specs import LossScale, Recipe, Rule, auto_recipe, recipe, recipe_names
-
-
-@pytest.mark.parametrize(
-    ("rule", "path", "features", "expected"),
-    [
-        (Rule(), "anything", (3, 5), True),
-        (Rule(match=r"blocks.*"), "blocks.3.mlp.fc2", (64, 64), True),
-        (Rule(match=r"blocks.*"), "Blocks.3", (64, 64), False),
-        (Rule(match=r"blocks.[01].*"), "blocks.2.fc", (64, 64), False),
-        (Rule(type="Linear"), "a", (64, 64), True),
-        (Rule(type="Lin"), "a", (64, 64), False),
-        (Rule(divisible_by=32), "a", (64, 96), True),
-        (Rule(divisible_by=32), "a", (64, 100), False),
-        (Rule(min_size=64), "a", (64, 96), True),
-        (Rule(min_size=65), "a", (64, 96), False),
-        (Rule(min_size=65), "a", (), True),
-    ],
-)
-def test_rules_match(rule: Rule, path: str, features: tuple[int, ...], expected: bool):
-    assert rule.matches(path, "Linear", features) is expected
-
-
-def test_the_first_rule_that_matches_wins():
-    first, second = Rule(match=r"a.*"), Rule(type="Linear")
-    mine = Recipe(name="mine", rules=(first, second))
-    assert mine.rule_for("a.fc", "Linear", (8, 8)) is first
-    assert mine.rule_for("b.fc", "Linear", (8, 8)) is second
-    assert mine.rule_for("b.conv", "Conv2d", (8, 8)) is None
-
-
-@pytest.mark.parametrize("fields", [{"match": ""}, {"type": ""}, {"divisible_by": 0}, {"min_size": -1}])
-def test_senseless_rules_are_refused(fields: dict[str, object]):
-    with pytest.raises(ValueError, match="rule"):
-        Rule(**fields)  # type: ignore[arg-type]
+from mixprec.specs import LossScale, Phase, Recipe, Rule, auto_recipe, recipe
 
 
 @pytest.mark.parametrize(
@@ -74,46 +40,38 @@ def test_senseless_recipes_are_refused(fields: dict[str, object], reason: str):
         Recipe(**{"name": "mine", **fields})  # type: ignore[arg-type]
 
 
-def test_names():
-    assert recipe_names() == ("auto", "fp32", "bf16", "fp16", "bf16-true", "fp8", "mxfp8", "mxfp4", "nvfp4")
-    assert [recipe(name).name for name in recipe_names()] == list(recipe_names())
-    with pytest.raises(ValueError, match=r"unknown recipe 'mxfp88'.*did you mean 'mxfp8'"):
-        recipe("mxfp88")
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"loss_scale": "dynamic"}, r"loss_scale is 'dynamic', expected a LossScale, e.g. LossScale\(kind='dynamic'\)"),
+        ({"rules": [Rule()]}, r"rules is \[Rule\(.*expected a tuple of Rule"),
+        ({"rules": ("mxfp8",)}, r"rules is \('mxfp8',\), expected a tuple of Rule"),
+        ({"phases": Phase(last=0.2)}, "expected a tuple of Phase"),
+    ],
+)
+def test_parts_that_are_none_are_refused(fields: dict[str, object], reason: str):
+    with pytest.raises(TypeError, match=reason):
+        Recipe(**{"name": "mine", **fields})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=reason):
+        recipe("bf16", **fields)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["fp8", "mxfp8", "mxfp4", "nvfp4"])
-def test_narrow_recipes_leave_heads_and_convolutions(name: str):
-    narrow = recipe(name)
-    assert narrow.compute_dtype == "fp32"
-    for path in ("head", "lm_head", "model.lm_head", "heads.head", "classifier", "classifier.3", "cls_head.fc"):
-        rule = narrow.rule_for(path, "Linear", (64, 64))
-        assert rule is not None
-        assert (rule.precision, rule.required) == (None, False)
-    for path in ("blocks.0.fc1", "decoder.multihead_attn.out_proj", "attn.heads_proj"):
-        rule = narrow.rule_for(path, "Linear", (64, 64))
-        assert rule is not None
-        assert rule.precision is not None
-    assert narrow.rule_for("stem", "Conv2d", (64, 64)) is None
-
-
-def test_nvfp4_is_the_published_recipe():
-    precision = recipe("nvfp4").rules[-1].precision
-    assert precision is not None
-    assert [str(precision.fprop_input), str(precision.fprop_weight)] == ["nvfp4", "nvfp4-2d"]
-    assert [str(precision.dgrad_grad_output), str(precision.dgrad_weight)] == ["nvfp4 sr", "nvfp4-2d"]
-    assert [str(precision.wgrad_grad_output), str(precision.wgrad_input)] == ["nvfp4 sr rht16", "nvfp4 rht16"]
-
-
-def test_16_bit_recipes():
-    assert recipe("bf16").loss_scale.kind == "none"
-    assert recipe("fp16").loss_scale.kind == "dynamic"
-    assert (recipe("bf16-true").weights, recipe("bf16-true").residual) == ("true", "compute")
+@pytest.mark.parametrize("name", [3, None, 1.5])
+def test_what_is_no_name_is_told_as_it_is(name: object):
+    with pytest.raises(ValueError, match=f"unknown recipe '{name}': expected one of auto"):
+        recipe(name)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=f"unknown compute dtype '{name}'"):
+        recipe("bf16", compute_dtype=name)  # type: ignore[arg-type]
 
 
 def test_overrides():
     assert recipe("mxfp8", compute_dtype="bf16").compute_dtype == "bf16"
     assert recipe("bf16", residual="bf16").residual == "compute"
     assert recipe("bf16", name="mine").name == "mine"
+    assert recipe("mxfp8", phases=(Phase(last=0.2),)).phases == (Phase(last=0.2),)
+    assert recipe("mxfp8", rules=(Rule(),)).rules == (Rule(),)
+    with pytest.raises(ValueError, match=r"unknown recipe 'mxfp88'.*did you mean 'mxfp8'"):
+        recipe("mxfp88")
     with pytest.raises(ValueError, match="residual is 'fp16'"):
         recipe("bf16", residual="fp16")
     with pytest.raises(ValueError, match=r"unknown recipe field 'compute_type'.*did you mean 'compute_dtype'"):

@@ -8,14 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mixprec.specs import LayerPrecision, LossScale, Recipe, Rule, load_recipe, recipe, recipe_names
+from mixprec.specs import Accumulator, LayerPrecision, LossScale, Phase, Recipe, Rule, load_recipe, recipe, recipe_names
 
+NARROW_SUMS = Accumulator(mantissa_bits=14, rounding="nearest-even", promote_every=128)
 MINE = Recipe(
     name='quotes " and \\ and ü',
     rules=(
         Rule(match="head"),
         Rule(match="a.*", type="Linear", divisible_by=16, min_size=64, precision=LayerPrecision(), required=False),
-        Rule(precision=LayerPrecision.of(input="e4m3[tensor]", weight="mxfp8 rceil")),
+        Rule(first_blocks=2, last_blocks=0.15, precision=LayerPrecision.uniform("bf16")),
+        Rule(head=True, embeddings=True),
+        Rule(type="qk", precision=LayerPrecision.uniform("e4m3[tensor]", accumulator=NARROW_SUMS)),
+        Rule(precision=LayerPrecision(accumulator=NARROW_SUMS)),
+        Rule(precision=LayerPrecision.of(input="e4m3[tensor] delayed(16,recent,1)", weight="mxfp8 rceil")),
+    ),
+    phases=(
+        Phase(from_step=1000, rules=(Rule(head=True), Rule(precision=LayerPrecision.uniform("mxfp8")))),
+        Phase(last=0.2),
     ),
     compute_dtype="fp16",
     residual="compute",
@@ -33,6 +42,36 @@ def test_named_recipes_survive_the_file(name: str):
 
 def test_every_field_survives_the_file():
     assert Recipe.from_toml(MINE.to_toml()) == MINE
+    assert Recipe.from_toml(MINE.to_toml()).to_toml() == MINE.to_toml()
+
+
+def test_phases_and_structural_rules_by_hand():
+    text = """
+        name = "mine"
+        [[rules]]
+        last_blocks = 2
+        precision = "bf16"
+        [[rules]]
+        head = true
+        [[rules]]
+        precision = {input = "e4m3[tensor]", weight = "e4m3[tensor]", accumulator = "m14 rtz promote128"}
+        [[phases]]
+        from_step = 1000
+        [[phases.rules]]
+        embeddings = true
+        [[phases]]
+        last = 0.1
+    """
+    sums = Accumulator(mantissa_bits=14, promote_every=128)
+    assert Recipe.from_toml(text) == Recipe(
+        name="mine",
+        rules=(
+            Rule(last_blocks=2, precision=LayerPrecision.uniform("bf16")),
+            Rule(head=True),
+            Rule(precision=LayerPrecision.of(input="e4m3[tensor]", weight="e4m3[tensor]", accumulator=sums)),
+        ),
+        phases=(Phase(from_step=1000, rules=(Rule(embeddings=True),)), Phase(last=0.1)),
+    )
 
 
 def test_a_hand_written_file_is_short():
@@ -85,6 +124,39 @@ def test_a_hand_written_file_is_short():
         ("name = 'a'\n[[rules]]\nprecision = {inputs = 'mxfp8'}", "unknown key in rules\\[0\\].precision"),
         ("name = 'a'\n[[rules]]\nprecision = {input = 8}", "rules\\[0\\].precision.input is 8"),
         ("name = 'a'\n[[rules]]\nprecision = {input = 'mxfp8', fprop_weight = 'mxfp8'}", "unknown key"),
+        ("name = 'a'\n[[rules]]\n[[rules]]\nprecision = 'mxfp9'", "rules\\[1\\].precision: unknown format 'mxfp9'"),
+        ("name = 'a'\n[[rules]]\nprecision = {input = 'mxfp9'}", "rules\\[0\\].precision: unknown format 'mxfp9'"),
+        (
+            "name = 'a'\n[[rules]]\nprecision = {wgrad_input = 'mxfp4 ht32'}",
+            "rules\\[0\\].precision: wgrad_grad_output is 'None' and .*the same transform",
+        ),
+        ("name = 'a'\n[[rules]]\nprecision = {accumulator = 14}", "rules\\[0\\].precision.accumulator is 14 \\(int\\)"),
+        (
+            "name = 'a'\n[[rules]]\nprecision = {accumulator = 'm14'}",
+            "rules\\[0\\].precision: accumulator 'm14' cannot",
+        ),
+        ("name = 'a'\n[[rules]]\nhead = 1", "rules\\[0\\].head is 1 \\(int\\), expected bool"),
+        ("name = 'a'\n[[rules]]\nfirst_blocks = '2'", "rules\\[0\\].first_blocks is '2' \\(str\\), expected float"),
+        (
+            "name = 'a'\n[[rules]]\nlast_blocks = 1.5",
+            "rules\\[0\\]: rule for '\\*' has last_blocks=1.5, expected a whole",
+        ),
+        ("name = 'a'\n[[rules]]\nlast_blocks = nan", "rules\\[0\\]: rule for '\\*' has last_blocks=nan"),
+        ("name = 'a'\nphases = 3", "recipe.phases is 3 \\(int\\), expected list"),
+        ("name = 'a'\nphases = [3]", "phases\\[0\\] is 3, expected a table: \\[\\[phases\\]\\]"),
+        ("name = 'a'\n[[phases]]\nlast = 0.1\nrules = [3]", "rules\\[0\\] is 3, .*\\[\\[phases.rules\\]\\]"),
+        ("name = 'a'\n[[phases]]\nrules = []", "phases\\[0\\]: phase has from_step=None, last=None: expected one of"),
+        ("name = 'a'\n[[phases]]\nfrom_step = 2.5", "phases\\[0\\].from_step is 2.5 \\(float\\), expected int"),
+        ("name = 'a'\n[[phases]]\nlast = 1", "phases\\[0\\]: phase has from_step=None, last=1.0: expected a step"),
+        (
+            "name = 'a'\n[[phases]]\nform_step = 2",
+            "unknown key in phases\\[0\\]: 'form_step'.*did you mean 'from_step'",
+        ),
+        ("name = 'a'\n[[phases]]\nfrom_step = 2\n[[phases]]\nfrom_step = 2", "its phases are out of order"),
+        (
+            "name = 'a'\n[[phases]]\nfrom_step = 2\n[[phases.rules]]\nmin_size = 0",
+            "phases\\[0\\].rules\\[0\\]: rule for '\\*' has min_size=0",
+        ),
     ],
 )
 def test_mistakes_are_told(text: str, reason: str):

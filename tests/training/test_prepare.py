@@ -139,3 +139,36 @@ def test_auto_says_why():
     model = linear()
     session = prepare(model, sgd(model))
     assert session.recipe.reason in [e.message for e in session.events]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        *(
+            ({"clip_norm": value}, TypeError, "clip_norm is .*, expected a number above 0, or None")
+            for value in ("a", [1])
+        ),
+        ({"clip_norm": True}, TypeError, r"clip_norm is True \(bool\)"),
+        ({"seed": "a"}, TypeError, r"seed is 'a' \(str\), expected an integer"),
+        ({"seed": 1.5}, TypeError, "seed is 1.5"),
+        ({"total_steps": "10"}, TypeError, "total_steps is '10'"),
+        ({"total_steps": 0}, ValueError, "total_steps is 0, expected 1 or more"),
+        ({"loss_scale": True}, TypeError, r"loss scale is True \(bool\), expected a number, 'none', 'dynamic'"),
+        ({"loss_scale": [1]}, TypeError, r"loss scale is \[1\]"),
+        ({"recipe": 3}, ValueError, "unknown recipe '3'"),
+    ],
+)
+def test_arguments_that_are_none_are_refused_in_words(options, error, message):
+    model = nn.Linear(2, 1)
+    with pytest.raises(error, match=message):
+        prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), **options)
+    assert type(model) is nn.Linear
+
+
+@pytest.mark.parametrize("model", [None, [nn.Linear(2, 1)], nn.Linear])
+def test_a_model_must_be_one(model):
+    optimizer = torch.optim.SGD(nn.Linear(2, 1).parameters(), lr=0.1)
+    with pytest.raises(
+        TypeError, match=r"prepare: model is a .*, expected a torch.nn.Module; the order is prepare\(model"
+    ):
+        prepare(model, optimizer)

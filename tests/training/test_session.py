@@ -328,3 +328,14 @@ def test_recipes_are_given_by_name_file_or_value(tmp_path):
         assert build(given).recipe == recipe("fp16")
     assert build("fp16", loss_scale="none").recipe.loss_scale.kind == "none"
     assert build("auto").recipe.name in ("bf16", "fp16")
+
+
+def test_a_session_prints_what_holds_and_what_was_told():
+    session = build("auto", clip_norm=0.5)
+    first, *notes = str(session).splitlines()
+    assert first == f"session of recipe {session.recipe.name}: compute dtype bf16, no loss scale, clip norm 0.5"
+    assert notes == [f"  note: {session.recipe.reason}"] == [f"  note: {note}" for note in session.notes]
+    session.step(loss_of(session))
+    session.step(loss_of(session) * math.nan)
+    assert str(session).splitlines()[0].endswith("; steps: 1 applied, 1 skipped")
+    assert "none has 16 bits" in str(build("bf16-true"))

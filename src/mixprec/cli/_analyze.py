@@ -87,7 +87,7 @@ def split_casts(text: str) -> list[str]:
         >>> split_casts("mxfp4 sr, e4m3[row]")
         ['mxfp4 sr', 'e4m3[row]']
     """
-    return [part.strip() for part in _COMMA.split(text) if part.strip()]
+    return [part.strip() for part in _COMMA.split(text)] if text.strip() else []
 
 
 def _check(options: Options, casts: list[str]) -> None:
@@ -98,6 +98,8 @@ def _check(options: Options, casts: list[str]) -> None:
         raise ValueError(f"--top must be at least 0, got {options.top}; 0 shows all tensors")
     if not casts:
         raise ValueError(f"--casts names no cast: expected some, comma-separated, such as {DEFAULT_CASTS}")
+    if "" in casts:
+        raise ValueError(f"--casts '{options.casts}' has an empty cast: expected casts with a comma between two")
     for cast in casts:
         parse_cast(cast)
     if options.json is not None and options.json == options.csv:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from ._asked_recipes import asked_recipes
+
 if TYPE_CHECKING:
     from mixprec.compare import Comparison
 
@@ -79,19 +81,17 @@ def command(workload: str, /, *, options: Annotated[Options, Parameter(name="*")
 
 def _comparison(workload: str, options: Options) -> Comparison:
     """Build what was asked for; with ``--resume``, what is not asked for is as it was."""
-    from mixprec.compare import Comparison, load_workload, recorded, recorded_recipes
-    from mixprec.specs import load_recipe
+    from mixprec.compare import Comparison, load_workload, recorded
 
+    for name in ("recipes", "baseline", "data", "device"):
+        if getattr(options, name) == "":
+            raise ValueError(f"--{name} got an empty text: leave it out, or say what it is to be")
     if options.resume is not None and options.out is not None:
         raise ValueError("--resume names the folder already: leave --out out")
     if options.seeds is not None and options.seeds < 1:
         raise ValueError(f"--seeds must be at least 1, got {options.seeds}")
     earlier = None if options.resume is None else recorded(options.resume)
-    names = options.recipes or (None if earlier else DEFAULT_RECIPES)
-    recipes = tuple(load_recipe(name.strip()) for name in names.split(",") if name.strip()) if names else ()
-    if options.resume is not None:
-        before = recorded_recipes(options.resume)
-        recipes = before + tuple(recipe for recipe in recipes if recipe not in before)
+    recipes = asked_recipes(options.recipes or (None if earlier else DEFAULT_RECIPES), options.resume)
     seeds = range(DEFAULT_SEEDS if options.seeds is None else options.seeds)
     if earlier is not None and options.seeds is None:
         seeds = earlier.seeds

@@ -40,9 +40,12 @@ def _kernels() -> str:
 def _native(device: str) -> str:
     import torch
 
+    from mixprec.kernels import default_backend
     from mixprec.nn import native_here
 
     where = torch.device(device)
-    name = f"{torch.cuda.get_device_name(where)}: " if where.type == "cuda" else ""
+    name = ""
+    if where.type == "cuda":
+        name = f"{torch.cuda.get_device_name(where)}, rounded by the {default_backend(where.type).name} kernels: "
     native = ", ".join(native_here(where))
     return f"{name}native: {native or 'fp32 only'}; every other format is emulated (exact numbers, no gain in speed)"

@@ -10,6 +10,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
+from rich.table import Column
 from rich.text import Text
 
 from mixprec.records import ComparisonRecord, EvaluationRecord, Record, RunEndRecord, StepRecord
@@ -25,12 +26,13 @@ class Progress:
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(file=sys.stderr)
         self._header: ComparisonRecord | None = None
+        # Beside the bar stand some sixty characters at most; a narrow terminal gets a short bar.
+        width = min(24, max(6, self._console.width - 66))
         self._bars = Bars(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=width),
             TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-            TextColumn("{task.fields[note]}"),
-            _TimeLeft(),
+            _Note(),
             console=self._console,
             transient=True,
             disable=not self._console.is_terminal,
@@ -97,15 +99,15 @@ class Progress:
         self._console.print(Text(f"{clock}{record.recipe} seed {record.seed} {text}"), soft_wrap=True)
 
 
-class _TimeLeft(ProgressColumn):
-    """The time left, on the bar that counts all steps only."""
+class _Note(ProgressColumn):
+    """What is told of a recipe's run; the time left, on the bar that counts all steps. Cut off, never wrapped."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._inner = TimeRemainingColumn()
+        super().__init__(table_column=Column(no_wrap=True, overflow="ellipsis"))
+        self._left = TimeRemainingColumn()
 
     def render(self, task: Task) -> Text:
-        """Nothing for a recipe's own bar."""
+        """One line."""
         if not task.fields["left"]:
-            return Text()
-        return Text("time left ") + self._inner.render(task)
+            return Text(task.fields["note"])
+        return Text("time left ") + self._left.render(task)

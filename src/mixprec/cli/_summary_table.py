@@ -7,17 +7,23 @@ from mixprec.records import Summary, summary_table
 from ._print import print_table
 
 #: Columns of words; the others hold numbers.
-_WORDS = ("recipe", "status", "GEMM FLOPs")
+_WORDS = ("recipe", "status")
+#: The column whose cells are lists: under the table they have a line each.
+_LISTS = "GEMM FLOPs"
 
 
 def print_summary(summary: Summary) -> None:
     """Print the table of a comparison, what must be read with it, and why runs did not end well."""
     table = summary_table(summary)
-    header = [name if name in _WORDS else f">{name}" for name in table.headers]
+    shown = [i for i, name in enumerate(table.headers) if name != _LISTS]
+    header = [name if name in _WORDS else f">{name}" for name in (table.headers[i] for i in shown)]
+    rows = [[row[i] for i in shown] for row in table.rows]
     seeds = f"{len(summary.seeds)} seed{'' if len(summary.seeds) == 1 else 's'}"
-    print_table(header, table.rows, title=f"{summary.workload}: {summary.steps} steps, {seeds}", turn=True)
+    print_table(header, rows, title=f"{summary.workload}: {summary.steps} steps, {seeds}", turn=True)
     for note in table.notes:
         print(f"- {note}")
+    for row in table.rows if _LISTS in table.headers else ():
+        print(f"- {_LISTS} of {row[0]}: {row[table.headers.index(_LISTS)]}")
     for row in summary.rows:
         for run in row.runs:
             if run.reason and run.status != "done":

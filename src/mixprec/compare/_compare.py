@@ -8,7 +8,7 @@ from pathlib import Path
 from mixprec.records import Record, RunEndRecord, StepRecord
 
 from ._comparison import Comparison, check
-from ._folder import RunFolder
+from ._folder import RunFolder, refuse_occupied
 from ._runner import run
 
 
@@ -27,7 +27,7 @@ def compare(
 
     Args:
         comparison: what to run.
-        out: the run folder, made if needed; ``mixprec.report.write_report`` renders it.
+        out: the run folder, new or empty; ``mixprec.report.write_report`` renders it.
         resume: go on in a folder that holds an earlier run: what ended there is kept, the rest starts again. Recipes
             and seeds may be added; the workload, its data, steps and baseline must be the same.
         on_record: called with each record once it is written, first with the ``ComparisonRecord``.
@@ -40,6 +40,8 @@ def compare(
         OSError: if the folder cannot be written.
     """
     told = on_record or (lambda record: None)
+    if not resume:
+        refuse_occupied(Path(out))
     header = check(comparison)
     start = RunFolder.resume if resume else RunFolder.create
     folder = start(Path(out), header, comparison.recipes)

@@ -11,6 +11,7 @@ from mixprec.formats import unknown_name
 from mixprec.records import ComparisonRecord
 from mixprec.specs import Recipe
 
+from ._folder import check_names
 from ._loading import WorkloadSource
 from ._machine import machine_facts, package_versions
 from ._random_state import own_random_state
@@ -48,7 +49,9 @@ class Comparison:
         for kind, values in (("recipe", self.names), ("seed", self.seeds)):
             repeated = [str(value) for value, count in Counter(values).items() if count > 1]
             if repeated:
-                raise ValueError(f"{kind} {', '.join(repeated)} is named more than once: name each once")
+                advice = "give each a name of its own" if kind == "recipe" else "name each once"
+                raise ValueError(f"{kind} {', '.join(repeated)} is named more than once: {advice}")
+        check_names(self.names)
         if not self.baseline:
             object.__setattr__(self, "baseline", self.names[0])
         if self.baseline not in self.names:

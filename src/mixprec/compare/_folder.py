@@ -38,13 +38,10 @@ class RunFolder:
         """Make the folder and write what it begins with.
 
         Raises:
-            ValueError: if the folder holds records already.
+            ValueError: if the folder holds anything already.
             OSError: if it cannot be written; nothing is left behind then.
         """
-        if (path / RECORDS).exists():
-            raise ValueError(
-                f"{path} holds the records of another run: `--resume {path}` continues it, another --out starts anew"
-            )
+        refuse_occupied(path)
         is_new = not path.exists()
         folder = cls(path)
         try:
@@ -61,11 +58,12 @@ class RunFolder:
         """Go on with an earlier run: runs that ended are kept, others start again from their first step.
 
         Raises:
-            ValueError: if the earlier run trained something else.
+            ValueError: if the earlier run trained something else, or under another recipe of the same name.
             OSError: if the folder cannot be read or written.
         """
-        earlier = recorded(path)
+        earlier, recipes = recorded(path), tuple(recipes)
         _check_same(path, earlier, header)
+        _check_recipes(path, recorded_recipes(path), recipes)
         records = list(read_records(path / RECORDS))
         ended = {(r.recipe, r.seed) for r in records if isinstance(r, RunEndRecord) and r.status in FINISHED}
         kept = [r for r in records if not isinstance(r, ComparisonRecord) and (r.recipe, r.seed) in ended]
@@ -87,6 +85,42 @@ class RunFolder:
         (self.path / "recipes").mkdir(parents=True, exist_ok=True)
         for recipe in recipes:
             recipe_file(self.path, recipe.name).write_text(recipe.to_toml(), encoding="utf-8")
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Refuse names that differ, but not as names of files.
+
+    Raises:
+        ValueError: two of them do not.
+
+    Example:
+        >>> check_names(["mine", "mine 2"])
+    """
+    by_file: dict[str, str] = {}
+    for name in names:
+        other = by_file.setdefault(recipe_file(Path(), name).name.lower(), name)
+        if other != name:
+            raise ValueError(f"recipes '{other}' and '{name}' would be one file in the run folder: change one's name")
+
+
+def refuse_occupied(path: Path) -> None:
+    """Refuse a place for a new run that is taken: a file, another run's folder, or one that holds anything else.
+
+    Raises:
+        ValueError: it is; the message says by what.
+    """
+    if not path.exists():
+        return
+    if not path.is_dir():
+        raise ValueError(f"{path} is a file: expected a folder for records and report, which is made if needed")
+    if (path / RECORDS).exists():
+        raise ValueError(
+            f"{path} holds the records of another run: `--resume {path}` continues it, another --out starts anew"
+        )
+    foreign = sorted(item.name for item in path.iterdir() if not item.name.startswith("."))
+    if foreign:
+        shown = ", ".join(foreign[:3]) + (", ..." if len(foreign) > 3 else "")
+        raise ValueError(f"{path} is not empty (it holds {shown}): expected a new or empty folder, e.g. {path / 'run'}")
 
 
 def recipe_file(path: Path, name: str) -> Path:
@@ -128,6 +162,16 @@ def _check_same(path: Path, earlier: ComparisonRecord, now: ComparisonRecord) ->
     ):
         if before != after:
             raise ValueError(f"{path} was run with {what} {before}, now it is {after}: use another --out instead")
+
+
+def _check_recipes(path: Path, earlier: Iterable[Recipe], now: Iterable[Recipe]) -> None:
+    before = {recipe.name: recipe for recipe in earlier}
+    changed = [recipe.name for recipe in now if before.get(recipe.name, recipe) != recipe]
+    if changed:
+        raise ValueError(
+            f"recipe '{changed[0]}' in {path} differs from the one that is to be run now: what was trained there under "
+            "this name stays; give the changed one another name"
+        )
 
 
 def _union(first: Iterable[T], second: Iterable[T]) -> tuple[T, ...]:

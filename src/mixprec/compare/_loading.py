@@ -18,6 +18,7 @@ from mixprec.formats import unknown_name
 
 from ._random_state import own_random_state
 from ._user_code import WorkloadError, calling
+from ._utf8 import check_source
 from ._workload import Workload
 from .workloads import BUILT_IN
 
@@ -106,6 +107,7 @@ def _options(source: WorkloadSource, *, steps: int | None, data: str | None) -> 
 
 def _from_file(path: Path, steps: int | None) -> WorkloadSource:
     content = path.read_bytes()
+    check_source(content, path)
     module = _import_file(path)
     function = getattr(module, "workload", None)
     if not callable(function):

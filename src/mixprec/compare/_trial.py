@@ -114,6 +114,8 @@ class Trial:
     def evaluate(self, twin: nn.Module) -> Iterator[Record]:
         """Measure the quality in the recipe's own forward pass, and with the same weights in plain fp32.
 
+        A loss that is not finite ends the run as diverged.
+
         Args:
             twin: an unconverted model of the same kind, whose weights are overwritten.
         """
@@ -125,6 +127,10 @@ class Trial:
                 metrics = {name: float(value) for name, value in self._workload.evaluate(model).items()}
             model.train()
             yield EvaluationRecord(recipe=self.recipe, seed=self.seed, step=self.step, forward=forward, metrics=metrics)
+            loss = metrics.get("loss", math.nan)
+            if not math.isfinite(loss) and not self.ended:
+                where = "" if forward == "recipe" else ", with its weights in fp32"
+                yield self.end("diverged", f"the evaluation's loss was {loss} after {self.step} steps{where}")
 
     def end(self, status: Status, reason: str = "") -> RunEndRecord:
         """Close the run: ``done``, ``diverged``, ``failed`` or ``interrupted``."""

@@ -7,7 +7,7 @@ from ._block import BlockFormat
 from ._block_catalog import BLOCK_ALIASES, BLOCK_FORMATS, get_block_format
 from ._describe import FormatDescription, describe
 from ._format import Format
-from ._generic import float_format, is_generic
+from ._generic import float_format, is_generic, unknown_format
 from ._names import unknown_name
 from ._philox import philox_4x32_10, random_bits
 from ._registry import FORMATS, get_format, register
@@ -33,5 +33,6 @@ __all__ = [
     "random_bits",
     "register",
     "round",
+    "unknown_format",
     "unknown_name",
 ]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ._block_catalog import BLOCK_ALIASES, BLOCK_FORMATS, get_block_format
-from ._format import Format
-from ._generic import is_generic
-from ._names import unknown_name
+from ._format import Format, Kind
+from ._generic import is_generic, unknown_format
 from ._registry import FORMATS, get_format
 
 
@@ -18,16 +17,20 @@ class FormatDescription:
     Attributes:
         name: as it was asked for.
         element: name of the element format; ``name`` itself where it is no block format.
+        kind: of the element: float, integer, exponent (a power of two) or table.
         bits: width of an element's code.
         exponent_bits: width of the exponent field.
         mantissa_bits: width of the stored mantissa (for an integer: its fractional bits).
         bias: exponent bias.
         signed: whether there are negative numbers.
         largest: the largest finite value (of a table: the largest magnitude of both signs).
-        smallest_normal: the smallest value with full precision.
+        smallest_positive: the smallest positive value.
+        smallest_normal: the smallest value with full precision; ``None`` for an integer or a table, whose precision
+            falls with the value.
         smallest_subnormal: the smallest positive value, ``None`` where there are no subnormals.
-        values_per_binade: numbers from one power of two up to the next; 0 for a table.
-        unit_roundoff: half the relative spacing of normal values.
+        values_per_binade: numbers from one power of two up to the next; ``None`` for an integer or a table.
+        unit_roundoff: half the relative spacing of normal values; ``None`` where there are none, and for powers of two.
+        values: of a table: its numbers in ascending order; else empty.
         finite_values: distinct finite numbers, both signs, -0 and +0 as one.
         special_codes: (meaning, codes in binary) for infinity, NaN, -0 and unused codes.
         block: the tile that shares a scale, (outer, reduction), or ``None``.
@@ -39,16 +42,19 @@ class FormatDescription:
 
     name: str
     element: str
+    kind: Kind
     bits: int
     exponent_bits: int
     mantissa_bits: int
     bias: int
     signed: bool
     largest: float
-    smallest_normal: float
+    smallest_positive: float
+    smallest_normal: float | None
     smallest_subnormal: float | None
-    values_per_binade: int
-    unit_roundoff: float
+    values_per_binade: int | None
+    unit_roundoff: float | None
+    values: tuple[float, ...]
     finite_values: int
     special_codes: tuple[tuple[str, str], ...]
     block: tuple[int, int] | None
@@ -77,22 +83,26 @@ def describe(name: str) -> FormatDescription:
     """
     is_block = name in BLOCK_FORMATS or name in BLOCK_ALIASES
     if not is_block and name not in FORMATS and not is_generic(name):
-        raise unknown_name("format", name, [*FORMATS, *BLOCK_FORMATS, *BLOCK_ALIASES])
+        raise unknown_format(name, [*FORMATS, *BLOCK_FORMATS, *BLOCK_ALIASES])
     block = get_block_format(name) if is_block else None
     fmt = get_format(block.element if block else name)
+    has_binades = fmt.kind in ("float", "exponent")
     return FormatDescription(
         name=name,
         element=fmt.name,
+        kind=fmt.kind,
         bits=fmt.bits,
         exponent_bits=fmt.exponent_bits,
         mantissa_bits=fmt.mantissa_bits,
         bias=fmt.bias,
         signed=fmt.signed and fmt.kind != "exponent",
         largest=fmt.max_value,
-        smallest_normal=fmt.min_normal,
-        smallest_subnormal=fmt.min_subnormal if fmt.has_subnormals else None,
-        values_per_binade=0 if fmt.kind == "table" else 1 << fmt.mantissa_bits,
-        unit_roundoff=fmt.unit_roundoff,
+        smallest_positive=fmt.min_subnormal,
+        smallest_normal=fmt.min_normal if has_binades else None,
+        smallest_subnormal=fmt.min_subnormal if fmt.kind == "float" and fmt.has_subnormals else None,
+        values_per_binade=1 << fmt.mantissa_bits if has_binades else None,
+        unit_roundoff=fmt.unit_roundoff if fmt.kind == "float" else None,
+        values=fmt.grid,
         finite_values=_finite_values(fmt),
         special_codes=_special_codes(fmt),
         block=block.block if block else None,
@@ -118,7 +128,7 @@ def _special_codes(fmt: Format) -> tuple[tuple[str, str], ...]:
     if fmt.kind == "table":
         return ()
     if fmt.kind == "exponent" or not fmt.signed:
-        return (("NaN", "1" * fmt.bits),)
+        return (("NaN", ".".join("1" * width for width in (fmt.exponent_bits, fmt.mantissa_bits) if width)),)
     if fmt.kind == "integer":
         return (("unused (would be -2)", "1" + "0" * (fmt.bits - 1)),)
     ones, zeros = "1" * fmt.exponent_bits, "0" * fmt.exponent_bits

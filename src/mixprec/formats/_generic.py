@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from ._format import Format, Nan, finite_magnitude, largest_code
+from ._names import unknown_name
 
 _EXMY = re.compile(r"e([2-8])m([1-9]|1[0-9]|2[0-3])")
 
@@ -58,6 +60,16 @@ def float_format(
         has_negative_zero=nan != "negative-zero",
         source="generic: derived from its parameters",
     )
+
+
+def unknown_format(got: str, known: Iterable[str]) -> ValueError:
+    """Make the error for a format that nobody registered, which also tells of the generic names.
+
+    Example:
+        >>> print(unknown_format("e9m2", ["e5m2"]))
+        unknown format 'e9m2': expected one of e5m2, any eXmY (X from 2 to 8, Y from 1 to 23); did you mean 'e5m2'?
+    """
+    return unknown_name("format", got, [*known, "any eXmY (X from 2 to 8, Y from 1 to 23)"])
 
 
 def is_generic(name: str) -> bool:

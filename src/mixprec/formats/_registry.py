@@ -7,8 +7,7 @@ from types import MappingProxyType
 
 from ._catalog import CATALOG
 from ._format import Format
-from ._generic import exmy
-from ._names import unknown_name
+from ._generic import exmy, unknown_format
 
 _registered: dict[str, Format] = {fmt.name: fmt for fmt in CATALOG}
 
@@ -57,5 +56,5 @@ def get_format(name: str) -> Format:
     """
     fmt = _registered.get(name) or exmy(name)
     if fmt is None:
-        raise unknown_name("format", name, _registered)
+        raise unknown_format(name, _registered)
     return fmt

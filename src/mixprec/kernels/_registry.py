@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast as typing_cast
 
@@ -11,14 +12,29 @@ from mixprec.formats import unknown_name
 
 from ._contract import Backend
 
-# name: (module, class). A module is imported when its backend is first asked for; one that cannot run here
-# raises ImportError.
+
+@dataclass(frozen=True)
+class _Entry:
+    """Where a backend is found.
+
+    Attributes:
+        module: imported when the backend is first asked for.
+        attribute: gives the backend when called; that or the import raises ImportError if it cannot run here.
+        remedy: what to do then.
+    """
+
+    module: str
+    attribute: str
+    remedy: str = ""
+
+
 _BACKENDS = {
-    "reference": ("mixprec.kernels.reference", "ReferenceBackend"),
-    "cpu": ("mixprec.kernels.cpu", "CpuBackend"),
+    "reference": _Entry("mixprec.kernels.reference", "ReferenceBackend"),
+    "cpu": _Entry("mixprec.kernels.cpu", "CpuBackend", "install mixprec again with a C++17 compiler"),
+    "triton": _Entry("mixprec.kernels.triton", "triton_backend", "install triton, as in mixprec[triton]"),
 }
 # Which backends serve a device, best first; other devices are served by the reference.
-_PREFERENCE = {"cpu": ("cpu", "reference")}
+_PREFERENCE = {"cpu": ("cpu", "reference"), "cuda": ("triton", "reference")}
 
 
 def backend_names() -> tuple[str, ...]:
@@ -26,7 +42,7 @@ def backend_names() -> tuple[str, ...]:
 
     Example:
         >>> backend_names()
-        ('reference', 'cpu')
+        ('reference', 'cpu', 'triton')
     """
     return tuple(_BACKENDS)
 
@@ -37,7 +53,7 @@ def get_backend(name: str) -> Backend:
 
     Raises:
         ValueError: no backend has that name.
-        ImportError: its compiled extension is not installed.
+        ImportError: it cannot run here: its extension is not compiled, triton is not installed, or there is no GPU.
 
     Example:
         >>> get_backend("reference").name
@@ -45,8 +61,8 @@ def get_backend(name: str) -> Backend:
     """
     if name not in _BACKENDS:
         raise unknown_name("backend", name, _BACKENDS)
-    module, attribute = _BACKENDS[name]
-    return typing_cast(Backend, getattr(importlib.import_module(module), attribute)())
+    entry = _BACKENDS[name]
+    return typing_cast(Backend, getattr(importlib.import_module(entry.module), entry.attribute)())
 
 
 @lru_cache(maxsize=16)
@@ -56,7 +72,7 @@ def default_backend(device_type: str) -> Backend:
     A backend that should serve the device and cannot be loaded is passed over with one warning a process.
 
     Example:
-        >>> default_backend("cuda").name
+        >>> default_backend("meta").name
         'reference'
     """
     for name in _PREFERENCE.get(device_type, ()):
@@ -65,8 +81,7 @@ def default_backend(device_type: str) -> Backend:
         except ImportError as error:
             warnings.warn(
                 f"the compiled kernels of backend {name!r} cannot be loaded ({error}): tensors on {device_type!r} "
-                "use the slower 'reference' backend, with the same results; to get them, install mixprec again "
-                "with a C++17 compiler",
+                f"use the slower 'reference' backend, with the same results; to get them, {_BACKENDS[name].remedy}",
                 stacklevel=2,
             )
     return get_backend("reference")

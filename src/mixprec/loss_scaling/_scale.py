@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from numbers import Real
 
 from ..specs import LossScale
 
@@ -128,6 +129,7 @@ def parse_loss_scale(value: LossScale | float | str) -> LossScale:
 
     Raises:
         ValueError: an unknown name, or a number out of range.
+        TypeError: something else.
 
     Example:
         >>> parse_loss_scale(1024).kind, parse_loss_scale("dynamic").initial
@@ -137,4 +139,12 @@ def parse_loss_scale(value: LossScale | float | str) -> LossScale:
         return value
     if isinstance(value, str):
         return LossScale(kind=value)  # pyright: ignore[reportArgumentType]  # the class refuses an unknown name
-    return LossScale(kind="static", initial=float(value))
+    return LossScale(kind="static", initial=_number(value))
+
+
+def _number(given: object) -> float:
+    if isinstance(given, bool) or not isinstance(given, Real):
+        raise TypeError(
+            f"loss scale is {given!r} ({type(given).__name__}), expected a number, 'none', 'dynamic', or a LossScale"
+        )
+    return float(given)

@@ -6,7 +6,7 @@ from ._audit import Audit, AuditRow
 from ._convert import Conversion, conversion_of, convert
 from ._device import native_here
 from ._layer_types import register_layer
-from ._resolve import resolve
+from ._resolve import is_without_session, resolve
 from ._standalone import StandaloneProducts
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "StandaloneProducts",
     "conversion_of",
     "convert",
+    "is_without_session",
     "native_here",
     "register_layer",
     "resolve",

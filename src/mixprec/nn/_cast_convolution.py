@@ -14,10 +14,11 @@ from ._convolution_arguments import ConvolutionArguments
 from ._convolution_layout import Geometry
 from ._convolution_operands import (
     ChannelOperand,
-    gradients,
-    input_operand,
+    along_channels,
+    both_gradients,
+    gradient_for_wgrad,
+    input_and_kept,
     kept_input,
-    unfolds,
     unplaced,
     weight_for_dgrad,
     weight_for_fprop,
@@ -31,6 +32,8 @@ from ._saved_input import Kept
 from ._site import Site
 from ._telling import product as told
 
+_ENDLESS = 1 << 20  # a reduction that no fp32 sum of integers is sure to hold
+
 
 class CastConvolution(OnceFunction):
     """``aten.convolution`` of [N, C, ...] under a site's casts; of the input, what wgrad reads is kept as codes."""
@@ -39,13 +42,18 @@ class CastConvolution(OnceFunction):
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, arguments: ConvolutionArguments, site: Site
     ) -> Tensor:
-        state = site.state
+        state, casts = site.state, site.casts
         drawn, dtype = state.current.drawn, state.compute_dtype
         geometry = Geometry.of(weight, arguments.groups)
         ctx.where = site.name or state.where()
         with plain_torch(state.device_type):
             x_c = x.to(dtype)
-            a, ctx.saved_input, kept = input_operand(x_c, geometry, site, drawn, keeps=ctx.needs_input_grad[1])
+            keeps = ctx.needs_input_grad[1]
+            if keeps and not _unfolds(site):
+                a, ctx.saved_input, kept = input_and_kept(x_c, geometry, site, drawn)
+            else:
+                a = along_channels(x_c, casts.fprop_input, geometry, input_context(site, drawn))
+                ctx.saved_input, kept = None, (x_c if keeps else None, None, None)
             b = weight_for_fprop(weight, geometry, site, drawn)
             wide = layout.wide_dtype(a.is_integer and b.is_integer, geometry.reduction)
             operands = (a.values.to(wide), b.values.to(wide), None)
@@ -69,53 +77,79 @@ class CastConvolution(OnceFunction):
         dx = dw = db = None
         with plain_torch(site.state.device_type):
             g_c = grad.to(site.state.compute_dtype)
-            g, g_wgrad = gradients(g_c, ctx.geometry, site, drawn, (needs_x, needs_w and not unfolds(site)))
-            if g is not None:
-                dx = _input_gradient(ctx, g, weight, drawn).to(site.state.compute_dtype).to(ctx.dtypes[0])
-            of_input = (kept[0], kept[1], kept[2])
-            if g_wgrad is not None:
-                dw = _weight_gradient(ctx, g_wgrad, of_input, weight, drawn).to(weight.dtype)
-            elif needs_w:
-                dw = _weight_gradient_unfolded(ctx, g_c, of_input, weight, drawn).to(weight.dtype)
+            kept_parts = (kept[0], kept[1], kept[2])
+            folds = needs_w and not _unfolds(site)
+            if needs_x and folds:
+                dx, dw = _both_gradients(ctx, g_c, kept_parts, weight, drawn)
+            elif needs_x:
+                g = along_channels(g_c, site.casts.dgrad_grad_output, ctx.geometry, grad_context(site, drawn))
+                dx = _input_gradient(ctx, g, weight, drawn)
+            elif folds:
+                g = gradient_for_wgrad(g_c, ctx.geometry, site, drawn)
+                dw = _weight_gradient(ctx, g, kept_parts, weight, drawn)
+            if needs_w and not folds:
+                dw = _weight_gradient_unfolded(ctx, g_c, kept_parts, weight, drawn)
+            dx = None if dx is None else dx.to(site.state.compute_dtype).to(ctx.dtypes[0])
+            dw = None if dw is None else dw.to(weight.dtype)
             if needs_b:
                 db = g_c.float().sum([0, *range(2, g_c.dim())]).to(ctx.dtypes[1])
         return dx, dw, db, None, None
 
 
+def _unfolds(site: Site) -> bool:
+    """Whether wgrad has a transform: along positions it cancels only once each tap has its own copy of the input."""
+    return any(c is not None and c.transform > 0 for c in (site.casts.wgrad_input, site.casts.wgrad_grad_output))
+
+
+def _both_gradients(ctx: Any, g_c: Tensor, kept: Kept, weight: Tensor, drawn: Tensor) -> tuple[Tensor, Tensor]:
+    """Of input and weight; in one call where both take the same operand of the output's gradient."""
+    site, geometry = ctx.site, ctx.geometry
+    g, g_wgrad = both_gradients(g_c, geometry, site, drawn)
+    dgrad_weight, wgrad_input = site.casts.dgrad_weight, site.casts.wgrad_input
+    same = (dgrad_weight and dgrad_weight.text) == (wgrad_input and wgrad_input.text)
+    if g is not g_wgrad or not same:
+        return _input_gradient(ctx, g, weight, drawn), _weight_gradient(ctx, g_wgrad, kept, weight, drawn)
+    w = weight_for_dgrad(weight, geometry, site, drawn)
+    x = kept_input(kept, ctx.saved_input, geometry, g_c.new_empty(()).expand(ctx.shape), site, drawn)
+    dtype = layout.wide_dtype(g.is_integer and x.is_integer, _ENDLESS)
+    dx, dw = _gradients(ctx, "dgrad + wgrad", (g, w), (g.values, x.values, w.values), dtype)
+    scales = layout.output_scales_of_weight(g.outer, geometry), layout.input_scales_of_weight(x.outer, geometry)
+    return layout.scaled_by(dx, g.outer, layout.by_channel(w.outer, dx)), layout.scaled_by(dw, *scales)
+
+
 def _input_gradient(ctx: Any, g: ChannelOperand, weight: Tensor, drawn: Tensor) -> Tensor:
     site, geometry = ctx.site, ctx.geometry
     w = weight_for_dgrad(weight, geometry, site, drawn)
-    shape = list(ctx.shape)
-    x = g.values.new_empty(()).expand(shape)  # only its shape is read
-    dx = _gradient(ctx, "dgrad", g, w, (g.values, x, w.values), geometry.out_group * geometry.taps)
+    x = g.values.new_empty(()).expand(list(ctx.shape))  # only its shape is read
+    dtype = layout.wide_dtype(g.is_integer and w.is_integer, geometry.out_group * geometry.taps)
+    dx = _gradients(ctx, "dgrad", (g, w), (g.values, x, w.values), dtype)[0]
     return layout.scaled_by(dx, g.outer, layout.by_channel(w.outer, dx))
 
 
 def _weight_gradient(ctx: Any, g: ChannelOperand, kept: Kept, weight: Tensor, drawn: Tensor) -> Tensor:
     site, geometry = ctx.site, ctx.geometry
-    like = g.values.new_empty(()).expand(ctx.shape)
-    x = kept_input(kept, ctx.saved_input, geometry, like, site, drawn)
-    positions = g.values.numel() // max(g.values.shape[1], 1)
-    dw = _gradient(ctx, "wgrad", g, x, (g.values, x.values, weight), positions)
+    x = kept_input(kept, ctx.saved_input, geometry, g.values.new_empty(()).expand(list(ctx.shape)), site, drawn)
+    dtype = layout.wide_dtype(g.is_integer and x.is_integer, g.values.numel() // max(g.values.shape[1], 1))
+    dw = _gradients(ctx, "wgrad", (g, x), (g.values, x.values, weight), dtype)[1]
     scales = layout.output_scales_of_weight(g.outer, geometry), layout.input_scales_of_weight(x.outer, geometry)
     return layout.scaled_by(dw, *scales)
 
 
-def _gradient(
+def _gradients(
     ctx: Any,
     gemm: str,
-    a: ChannelOperand,
-    b: ChannelOperand,
+    operands: tuple[ChannelOperand, ChannelOperand],
     tensors: tuple[Tensor, Tensor, Tensor],
-    reduction: int,
-) -> Tensor:
-    """The gradient that a GEMM gives, of (gradient, input, weight); of the third of them only the shape is read."""
-    dtype = layout.wide_dtype(a.is_integer and b.is_integer, reduction)
-    mask = (gemm == "dgrad", gemm == "wgrad", False)
-    operands = (t.to(dtype) for t in tensors)
-    with told(ctx.site.state, ctx.where, gemm, (a.format, b.format), "emulated"):
-        grads = exactly(torch.ops.aten.convolution_backward, *operands, None, *ctx.arguments.positional(), mask)
-    return grads[0 if gemm == "dgrad" else 1].float()
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor]:
+    """What a GEMM, or both, give of (gradient, input, weight); of what is not an operand only the shape is read."""
+    mask = ("dgrad" in gemm, "wgrad" in gemm, False)
+    formats = operands[0].format, operands[1].format
+    wide = (t.to(dtype) for t in tensors)
+    with told(ctx.site.state, ctx.where, gemm, formats, "emulated"):
+        grads = exactly(torch.ops.aten.convolution_backward, *wide, None, *ctx.arguments.positional(), mask)
+    empty = tensors[0].new_empty(0)
+    return (grads[0].float() if mask[0] else empty), (grads[1].float() if mask[1] else empty)
 
 
 def _weight_gradient_unfolded(ctx: Any, g_c: Tensor, kept: Kept, weight: Tensor, drawn: Tensor) -> Tensor:

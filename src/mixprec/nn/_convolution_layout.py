@@ -14,8 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ._operand_cast import OperandCast
-
 
 @dataclass(frozen=True)
 class Geometry:
@@ -40,20 +38,6 @@ class Geometry:
     def reduction(self) -> int:
         """Products that one output sums."""
         return self.in_group * self.taps
-
-
-def fits(cast: OperandCast | None, extent: int) -> bool:
-    """Whether whole blocks of a cast lie within ``extent``, so that the tensor can be cast as it lies."""
-    if (
-        cast is None
-        or not cast.scaled
-        or cast.is_row
-        or cast.tile[0] != 1
-        or cast.ignores_axis
-        or cast.delayed is not None
-    ):
-        return False
-    return extent % math.lcm(cast.tile[1], cast.transform or 1) == 0
 
 
 # --- activations and gradients ----------------------------------------------------------------------

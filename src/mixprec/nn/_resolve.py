@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -10,6 +11,8 @@ from torch import nn
 from ..specs import LossScale, Recipe, auto_recipe
 from ._device import device_of, native_here
 from ._site import ConversionState
+
+_WITHOUT_SESSION = "without a session (mixprec.prepare) "
 
 
 def resolve(recipe: Recipe, model: nn.Module) -> Recipe:
@@ -21,7 +24,13 @@ def resolve(recipe: Recipe, model: nn.Module) -> Recipe:
     scale = chosen.loss_scale if recipe.loss_scale == LossScale() else recipe.loss_scale
     engine = chosen.engine if recipe.engine == "auto" else recipe.engine
     return replace(
-        chosen, rules=recipe.rules, residual=recipe.residual, loss_scale=scale, weights=recipe.weights, engine=engine
+        chosen,
+        rules=recipe.rules,
+        phases=recipe.phases,
+        residual=recipe.residual,
+        loss_scale=scale,
+        weights=recipe.weights,
+        engine=engine,
     )
 
 
@@ -32,7 +41,7 @@ def _device_name(device: torch.device) -> str:
 
 
 def notes_about(model: nn.Module, recipe: Recipe, state: ConversionState, *, reaches: bool) -> tuple[str, ...]:
-    """What is told once at conversion: why ``auto`` chose, what an accelerator only emulates, what kept its dtype."""
+    """What is told once at conversion: why ``auto`` chose, what is only emulated, what is left to a session."""
     notes: list[str] = []
     if recipe.reason:
         notes.append(recipe.reason)
@@ -44,7 +53,43 @@ def notes_about(model: nn.Module, recipe: Recipe, state: ConversionState, *, rea
         notes.append(
             f"recipe {recipe.name} gave no layer of this model a cast: all of it runs in {recipe.compute_dtype}"
         )
-    return tuple(notes)
+    return (*notes, *(_WITHOUT_SESSION + note for note in _left_to_a_session(model, recipe)))
+
+
+def is_without_session(note: str) -> bool:
+    """Whether a note is only for who converts alone: about what a session of ``mixprec.prepare`` does itself.
+
+    Example:
+        >>> is_without_session("without a session (mixprec.prepare) nothing scales the loss")
+        True
+    """
+    return note.startswith(_WITHOUT_SESSION)
+
+
+def _left_to_a_session(model: nn.Module, recipe: Recipe) -> Iterator[str]:
+    """What a recipe asks for that a conversion alone does not do, and what to do then."""
+    scale = recipe.loss_scale
+    if scale.kind != "none":
+        device = device_of(model).type
+        remedy = {
+            "static": f"multiply the loss by {scale.initial:g} and divide the gradients by it",
+            "dynamic": f'use torch.amp.GradScaler("{device}", init_scale={scale.initial:g}) in the loop',
+        }[scale.kind]
+        yield (
+            f"nothing scales the loss, as recipe {recipe.name} asks ({scale.kind}, {scale.initial:g}), and small "
+            f"gradients become zero: {remedy}"
+        )
+    narrow = [name for name, p in model.named_parameters() if p.dtype in (torch.bfloat16, torch.float16)]
+    if narrow and recipe.weights == "master":
+        yield (
+            f"16-bit parameters ({narrow[0]}{', ...' if len(narrow) > 1 else ''}) get no fp32 master, and updates that "
+            "are small beside a weight are lost: keep parameters in fp32 (the recipe casts them per use)"
+        )
+    if recipe.phases:
+        yield (
+            f"no step is counted, and the phases of recipe {recipe.name} never begin: call "
+            "conversion.apply_rules(recipe.at(step, total_steps)) when one is due"
+        )
 
 
 def emulation_note(model: nn.Module, recipe: Recipe, state: ConversionState) -> str | None:

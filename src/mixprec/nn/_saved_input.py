@@ -67,34 +67,30 @@ def cast_and_keep(
     return operand_of(carrier, outer, fprop, 1), SavedInput(tuple(padded_shape(x_MK, wgrad, 0)), True), kept
 
 
-def keep(x_MK: Tensor, wgrad: OperandCast | None, context: CastContext) -> tuple[SavedInput, Kept]:
+def keep(
+    x_MK: Tensor, wgrad: OperandCast | None, context: CastContext, axis: Literal[0, 1] = 0
+) -> tuple[SavedInput, Kept]:
     """What wgrad will read of the input.
 
     Args:
         x_MK: in the compute dtype.
-        wgrad: cast along axis 0; ``None``: the input as it is.
+        wgrad: cast along ``axis``; ``None``: the input as it is.
         context: of the input's second orientation.
+        axis: that the reduction runs along.
     """
     if wgrad is None:
         return _AS_IT_IS, (x_MK, None, None)
     if not wgrad.is_fusable:
-        return _kept_values(cast_operand(x_MK, wgrad, 0, context), wgrad, tuple(x_MK.shape))
+        return _kept_values(cast_operand(x_MK, wgrad, axis, context), wgrad, tuple(x_MK.shape))
     codes = kernels.quantize(
         x_MK,
         wgrad.text,
-        axis=0,
+        axis=axis,
         random=context.random,
         stream=context.element_stream,
         sign_stream=context.sign_streams[0],
     )
-    return SavedInput(tuple(padded_shape(x_MK, wgrad, 0)), True), codes
-
-
-def keep_along_rows(x_RC: Tensor, wgrad: OperandCast, context: CastContext) -> tuple[SavedInput, Kept]:
-    """What wgrad will read of a matrix whose reduction runs along axis 1; ``context`` is that of this orientation."""
-    random, stream, signs = context.random, context.element_stream, context.sign_streams[0]
-    codes = kernels.quantize(x_RC, wgrad.text, axis=1, random=random, stream=stream, sign_stream=signs)
-    return SavedInput(tuple(padded_shape(x_RC, wgrad, 1)), True, axis=1), codes
+    return SavedInput(tuple(padded_shape(x_MK, wgrad, axis)), True, axis=axis), codes
 
 
 def _kept_values(x: Operand, cast: OperandCast, shape: tuple[int, ...]) -> tuple[SavedInput, Kept]:

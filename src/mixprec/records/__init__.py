@@ -18,6 +18,7 @@ from ._summary import RecipeSummary, RunStatus, SeedRun, Summary
 from ._tables import EMULATED_NOTE, Table, metrics_table, seeds_table, summary_table
 from ._types import (
     RECORD_TYPES,
+    RESUMED,
     SCHEMA_VERSION,
     ComparisonRecord,
     CoverageRecord,
@@ -38,6 +39,7 @@ __all__ = [
     "EMULATED_NOTE",
     "NOTHING",
     "RECORD_TYPES",
+    "RESUMED",
     "SCHEMA_VERSION",
     "AnalysisRecord",
     "AnalysisRow",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ._paired import Gap, Metric
 from ._summary import RecipeSummary, SeedRun, Summary
-from ._tables import EMULATED_NOTE
+from ._tables import emulation_note
 from ._wording import count, difference, duration, number, percent, size
 
 
@@ -32,8 +32,7 @@ def headline(row: RecipeSummary, summary: Summary) -> str:
         sentences.append(f"{row.skipped_steps} of {row.steps} steps were skipped")
     if row.uncovered:
         sentences.append(f"{count(len(row.uncovered), 'GEMM')} ran outside the recipe")
-    if row.emulated:
-        sentences.append(EMULATED_NOTE)
+    sentences.append(emulation_note(row))
     return ". ".join(sentence for sentence in sentences if sentence) + "."
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from ._types import (
+    RESUMED,
     ComparisonRecord,
     CoverageRecord,
     EvaluationRecord,
@@ -20,7 +21,10 @@ from ._types import (
 
 @dataclass(kw_only=True)
 class RecipeRecords:
-    """One recipe's records by seed; where one was written twice, the later stands."""
+    """One recipe's records by seed; where one was written twice, the later stands.
+
+    Where a run was resumed, what was recorded from that step on is forgotten: what follows replaces it.
+    """
 
     steps: dict[int, dict[int, StepRecord]] = field(default_factory=dict[int, dict[int, StepRecord]])
     evaluations: dict[tuple[int, int, Forward], EvaluationRecord] = field(
@@ -39,6 +43,8 @@ class RecipeRecords:
             case EvaluationRecord():
                 self.evaluations[record.seed, record.step, record.forward] = record
             case EventRecord():
+                if record.name == RESUMED:
+                    self._forget(record.seed, record.step)
                 self.events.append(record)
             case CoverageRecord():
                 self.coverage[record.seed] = record
@@ -48,6 +54,12 @@ class RecipeRecords:
                 self.ends[record.seed] = record
             case ComparisonRecord():
                 pass
+
+    def _forget(self, seed: int, step: int) -> None:
+        """Drop what a seed's run recorded from a step on; an evaluation at that step was made before it."""
+        self.steps[seed] = {at: record for at, record in self.steps.get(seed, {}).items() if at < step}
+        self.events = [event for event in self.events if event.seed != seed or event.step < step]
+        self.evaluations = {key: record for key, record in self.evaluations.items() if key[0] != seed or key[1] <= step}
 
     def seeds(self, planned: Iterable[int] = ()) -> list[int]:
         """The planned seeds, then those that have records beside them."""

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ._paired import Metric
+from ._summarize import UNTIMED_STEPS
 from ._summary import RecipeSummary, Summary
 from ._wording import NOTHING, count, difference, duration, number, percent, size, spread, times
 
-#: What is said wherever a time ratio of an emulated recipe is shown.
-EMULATED_NOTE = "here: emulated — the time ratio is no promise of speed"
+#: What is said of an emulated recipe; wherever its time ratio is shown, the second.
+EMULATED = "here: emulated"
+EMULATED_NOTE = f"{EMULATED} — the time ratio is no promise of speed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,10 +178,19 @@ def _notes(summary: Summary) -> list[str]:
     baseline = summary.row(summary.baseline)
     if baseline and baseline.step_seconds is not None:
         notes.append(f"step time: 1.00× is {duration(baseline.step_seconds)} ({summary.baseline}, median)")
-    emulated = [row.recipe for row in summary.rows if row.emulated]
-    if emulated:
-        notes.append(f"{EMULATED_NOTE} ({', '.join(emulated)})")
+    elif any(row.steps for row in summary.rows):
+        notes.append(f"step time: not told, for the first {UNTIMED_STEPS} steps of a run are not timed")
+    for note in (EMULATED_NOTE, EMULATED):
+        emulated = [row.recipe for row in summary.rows if emulation_note(row) == note]
+        notes += [f"{note} ({', '.join(emulated)})"] if emulated else []
     return notes
+
+
+def emulation_note(row: RecipeSummary) -> str:
+    """What must be said of a recipe that was emulated here; empty where it was not."""
+    if not row.emulated:
+        return ""
+    return EMULATED if row.time_ratio is None else EMULATED_NOTE
 
 
 def _early(summary: Summary) -> list[str]:

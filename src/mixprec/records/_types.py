@@ -9,6 +9,9 @@ from typing import Literal, TypedDict
 #: Version of the lines that this package writes. A field added, removed or changed in meaning raises it.
 SCHEMA_VERSION = 1
 
+#: Name of the event from which on a run was continued: it replaces what was recorded from its step on.
+RESUMED = "resumed"
+
 Forward = Literal["recipe", "fp32"]
 Status = Literal["done", "interrupted", "failed", "diverged"]
 

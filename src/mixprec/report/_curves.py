@@ -15,6 +15,9 @@ Trace = dict[str, Any]
 #: Points of a line that are kept; a screen has no more.
 POINTS = 600
 
+#: Kinds of traces, from the bottom of the picture to its top.
+KINDS = ("raw", "seed", "mean", "evaluation", "skipped")
+
 
 def loss_chart(summary: Summary, recipes: Mapping[str, RecipeRecords]) -> dict[str, Any]:
     """Training loss of every recipe and seed, raw and smoothed, with evaluations and skipped steps."""
@@ -128,5 +131,12 @@ def _trace(index: int, recipe: str, part: str, kind: str, series: Series) -> Tra
 
 def _chart(traces: list[Trace], summary: Summary, window: tuple[float, float] | None, *, zero: bool) -> dict[str, Any]:
     drawn = [trace for trace in traces if trace["x"] or trace["meta"]["kind"] == "mean"]
+    # Each kind above the one before, so that no recipe's faint steps lie over another's mean.
+    drawn.sort(key=lambda trace: KINDS.index(trace["meta"]["kind"]))
+    series = sorted({trace["meta"]["series"] for trace in drawn}, reverse=True)
+    for trace in drawn:
+        # Losses nearly coincide, gaps are there to tell them apart.
+        depth = 0 if zero else series.index(trace["meta"]["series"])
+        trace["meta"] |= {"depth": depth, "of": len(series)}
     margin = 0.01 * summary.steps
     return {"traces": drawn, "steps": (-margin, summary.steps + margin), "range": window, "zero": zero}

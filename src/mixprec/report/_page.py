@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from mixprec.records import (
@@ -26,6 +27,15 @@ from mixprec.records import (
 
 from ._curves import gap_chart, loss_chart
 from ._folder import RunFolder
+
+#: What a GEMM's engine is, in a sentence each.
+ENGINES: Mapping[str, str] = MappingProxyType(
+    {
+        "native": "the device multiplies that format",
+        "emulated": "operands were rounded exactly to the format and multiplied in a wider one, at its speed",
+        "torch": "a product that the recipe did not reach; torch ran it as the model says",
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +97,7 @@ class Page:
     charts: Mapping[str, Any]
     has_skips: bool
     bars: tuple[Bar, ...]
+    engine_words: str
     events: tuple[EventLine, ...]
     settings: tuple[tuple[str, str], ...]
     recipes: Mapping[str, str]
@@ -111,6 +122,7 @@ def make_page(folder: RunFolder) -> Page:
         charts={"loss": loss_chart(summary, recipes), "gap": gap_chart(summary, recipes)},
         has_skips=any(row.skipped_steps for row in summary.rows),
         bars=tuple(_bar(row, formats) for row in summary.rows if row.flop_shares),
+        engine_words=_engine_words(summary),
         events=tuple(_events(recipes)),
         settings=tuple(_settings(header, summary)),
         recipes=folder.recipes,
@@ -148,6 +160,12 @@ def _bar(row: RecipeSummary, formats: tuple[str, ...]) -> Bar:
     )
     engines = ", ".join(f"{name} {percent(share)}" for name, share in row.engines.items())
     return Bar(recipe=row.recipe, shares=shares, engines=engines, uncovered=row.uncovered)
+
+
+def _engine_words(summary: Summary) -> str:
+    """What the engines' names mean, those that are on the page."""
+    found = {name for row in summary.rows for name in row.engines}
+    return " ".join(f"{name.capitalize()}: {words}." for name, words in ENGINES.items() if name in found)
 
 
 def _events(recipes: Mapping[str, RecipeRecords]) -> Iterable[EventLine]:

@@ -3,6 +3,7 @@
 from ._accumulator import Accumulator, parse_accumulator
 from ._cast import Cast, ScaleRule, Signs
 from ._delayed import Delayed
+from ._describe_recipe import RecipeDescription, describe_recipe
 from ._granularity import Granularity
 from ._layer import OPERANDS, LayerPrecision
 from ._loss_scale import LossScale
@@ -24,11 +25,13 @@ __all__ = [
     "LossScale",
     "Phase",
     "Recipe",
+    "RecipeDescription",
     "RecipeOverrides",
     "Rule",
     "ScaleRule",
     "Signs",
     "auto_recipe",
+    "describe_recipe",
     "load_recipe",
     "parse_accumulator",
     "parse_cast",

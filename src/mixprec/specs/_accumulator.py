@@ -40,10 +40,11 @@ class Accumulator:
     promote_every: int = 0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.mantissa_bits <= 22 or self.promote_every < 0:
+        is_whole = type(self.mantissa_bits) is type(self.promote_every) is int
+        if not is_whole or not 1 <= self.mantissa_bits <= 22 or self.promote_every < 0:
             raise ValueError(
-                f"accumulator has mantissa_bits={self.mantissa_bits}, promote_every={self.promote_every}: expected 1 to "
-                "22 bits (fp32 sums: no accumulator) and 0 or more products"
+                f"accumulator has mantissa_bits={self.mantissa_bits}, promote_every={self.promote_every}: expected 1 "
+                "to 22 bits (fp32 sums: no accumulator) and 0 or more products"
             )
         if self.rounding not in ("nearest-even", "toward-zero"):
             raise ValueError(f"accumulator has rounding '{self.rounding}', expected nearest-even or toward-zero")

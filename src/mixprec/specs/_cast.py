@@ -34,10 +34,10 @@ class Cast:
         rule: how the scale comes from the amax. ``"exact"``: the amax becomes the largest element (up to the
             rounding of the scale). For e8m0, the power of two is ``"floor"`` (OCP MX: the largest elements may
             saturate), ``"ceil"`` (of the amax's exponent), ``"rceil"`` (of amax / largest: the smallest that never
-            saturates) or ``"even"`` (of the amax rounded to the element's mantissa). ``"quest"``, for e2m1 alone, is a
-            power of two from the block's standard deviation, which clips a Gaussian's tail where that costs least
-            (arXiv:2502.05003). ``"four-over-six"``: the better of scaling a block's amax to 6 and to 4, by squared
-            error, which spares E2M1 its widest gap (arXiv:2512.02010).
+            saturates) or ``"even"`` (of the amax rounded to the element's mantissa). ``"quest"``, for e2m1 alone, is
+            the power of two at or below the scale that would clip a Gaussian of the block's standard deviation where
+            that costs least (arXiv:2502.05003). ``"four-over-six"``: the better of scaling a block's amax to 6 and to
+            4, by squared error, which spares E2M1 its widest gap (arXiv:2512.02010).
         ratio: the amax goes to ``ratio`` times what the rule says, so that stochastic rounding never saturates and
             stays unbiased: 16/17 under an E4M3 block scale (which its own rounding may have made smaller), 3/4 under a
             power of two by ``"floor"`` (arXiv:2502.20586). The values are not changed: the scale makes up for it.

@@ -17,6 +17,7 @@ from ..formats import (
     Rounding,
     get_block_format,
     is_generic,
+    unknown_format,
     unknown_name,
 )
 from ._cast import Cast, ScaleRule, Signs, default_overflow, default_ratio, default_rule
@@ -134,7 +135,7 @@ def _parse_head(head: str, text: str) -> _Head:
         block = get_block_format(name)
         return _Head(block.element, Granularity("block", *block.block), block.scale, block.tensor_scale)
     if name not in FORMATS and not is_generic(name):
-        raise unknown_name("format", name, [*FORMATS, *BLOCK_FORMATS, *BLOCK_ALIASES])
+        raise unknown_format(name, [*FORMATS, *BLOCK_FORMATS, *BLOCK_ALIASES])
     if bracket is None:
         return _Head(name, Granularity("none"), None, None)
     return _parse_bracket(name, bracket, text)

@@ -35,10 +35,12 @@ class Phase:
     def __post_init__(self) -> None:
         if (self.from_step is None) == (self.last is None):
             raise ValueError(f"phase has from_step={self.from_step}, last={self.last}: expected one of the two")
-        if (self.from_step is not None and self.from_step < 1) or (self.last is not None and not 0 < self.last < 1):
+        is_step = type(self.from_step) is int and self.from_step >= 1
+        is_share = type(self.last) is float and 0 < self.last < 1
+        if not (is_step or is_share):
             raise ValueError(
-                f"phase has from_step={self.from_step}, last={self.last}: expected a step from 1 on, or a share between "
-                "0 and 1"
+                f"phase has from_step={self.from_step}, last={self.last}: expected a step from 1 on, or a share "
+                "between 0 and 1"
             )
 
     def begins(self, total_steps: int | None) -> int:

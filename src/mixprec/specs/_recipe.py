@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from ..formats import unknown_name
 from ._loss_scale import LossScale
@@ -36,6 +36,7 @@ class Recipe:
 
     Raises:
         ValueError: an empty name, an unknown choice, or phases out of order.
+        TypeError: rules, phases or a loss scale that are none.
 
     Example:
         >>> Recipe(name="mine", compute_dtype="bf16").loss_scale.kind
@@ -64,11 +65,24 @@ class Recipe:
         for kind, got, known in choices:
             if got not in known:
                 raise unknown_name(kind, got, known)
+        self._check_parts()
         if self.weights == "true" and self.compute_dtype == "fp32":
             raise ValueError(
                 f"recipe '{self.name}' has weights='true' with compute_dtype='fp32': expected bf16 or fp16"
             )
         check_phases(self.name, self.phases)
+
+    def _check_parts(self) -> None:
+        for name, kind in (("rules", Rule), ("phases", Phase)):
+            if not _are_all(getattr(self, name), kind):
+                raise TypeError(
+                    f"recipe '{self.name}': {name} is {getattr(self, name)!r}, expected a tuple of {kind.__name__}"
+                )
+        if not _are_all((self.loss_scale,), LossScale):
+            raise TypeError(
+                f"recipe '{self.name}': loss_scale is {self.loss_scale!r}, expected a LossScale, e.g. "
+                "LossScale(kind='dynamic')"
+            )
 
     @property
     def all_rules(self) -> tuple[Rule, ...]:
@@ -119,6 +133,10 @@ class Recipe:
         from ._toml import parse_recipe
 
         return parse_recipe(text)
+
+
+def _are_all(values: object, kind: type) -> bool:
+    return isinstance(values, tuple) and all(isinstance(value, kind) for value in cast("tuple[object, ...]", values))
 
 
 def resolve_residual(residual: str, compute_dtype: str) -> Residual:

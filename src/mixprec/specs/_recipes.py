@@ -65,8 +65,23 @@ def recipe_names() -> tuple[str, ...]:
     return tuple(_RECIPES)
 
 
+def recipe_function(name: str) -> Callable[[], Recipe]:
+    """Give the function that makes a named recipe.
+
+    Raises:
+        ValueError: an unknown name.
+    """
+    make = _RECIPES.get(name)
+    if make is None:
+        raise unknown_name("recipe", name, _RECIPES)
+    return make
+
+
 def recipe(name: str, /, **overrides: Unpack[RecipeOverrides]) -> Recipe:
     """Give a named recipe, with some of its fields changed.
+
+    ``recipe_names()`` lists the names; ``describe_recipe(name)``, `mixprec recipes NAME --about` and docs/recipes.md
+    tell what each is, what it keeps in bytes, where it comes from and what was found there.
 
     Args:
         name: one of ``recipe_names()``. ``"auto"`` is a placeholder of that name until ``prepare`` or
@@ -82,10 +97,7 @@ def recipe(name: str, /, **overrides: Unpack[RecipeOverrides]) -> Recipe:
         >>> recipe("mxfp8", compute_dtype="bf16").compute_dtype
         'bf16'
     """
-    make = _RECIPES.get(name)
-    if make is None:
-        raise unknown_name("recipe", name, _RECIPES)
-    base = make()
+    base = recipe_function(name)()
     changes: dict[str, Any] = dict(overrides)
     known = list(RecipeOverrides.__annotations__)
     for key in changes:

@@ -11,9 +11,9 @@ from ._recipe_rules import all_but_the_head
 def fp8() -> Recipe:
     """E4M3 for inputs and weights, E5M2 for gradients, one scale per tensor from its current amax.
 
-    1 byte per operand of a layer, in each product.
-    Source: Micikevicius et al., FP8 Formats for Deep Learning, arXiv:2209.05433: 16 bits' perplexity up to 175
-    billion parameters; without scales 12.59 instead of 10.19.
+    Bytes: 1 per element of a layer's operands.
+    Source: Micikevicius et al., FP8 Formats for Deep Learning, arXiv:2209.05433.
+    Found: 16 bits' perplexity up to 175 billion parameters; without scales 12.59 instead of 10.19.
     """
     precision = LayerPrecision.of(input="e4m3[tensor]", weight="e4m3[tensor]", grad_output="e5m2[tensor]")
     return Recipe(name="fp8", rules=all_but_the_head(precision))
@@ -22,10 +22,12 @@ def fp8() -> Recipe:
 def fp8_delayed() -> Recipe:
     """As fp8, with each scale from the largest amax of the last 1024 passes.
 
-    1 byte per operand of a layer, in each product; a scale that is known beforehand spares a pass over the tensor. What
-    outgrows its history saturates for one pass.
-    Source: NVIDIA Transformer Engine, DelayedScaling with Format.HYBRID and its defaults. Fishman et al.,
-    Scaling FP8 training to trillion-token LLMs, arXiv:2409.12517: late outliers of SwiGLU break it.
+    A scale that is known beforehand spares a pass over the tensor. What outgrows its history saturates for one pass.
+
+    Bytes: 1 per element of a layer's operands.
+    Source: NVIDIA Transformer Engine, DelayedScaling with Format.HYBRID and its defaults.
+    Found: outliers that SwiGLU grows late in long trainings break it (Fishman et al., Scaling FP8 training to
+    trillion-token LLMs, arXiv:2409.12517).
     """
     precision = LayerPrecision.of(
         input="e4m3[tensor] delayed", weight="e4m3[tensor] delayed", grad_output="e5m2[tensor] delayed"
@@ -36,9 +38,11 @@ def fp8_delayed() -> Recipe:
 def fp8_rowwise() -> Recipe:
     """E4M3 for every operand, one power of two as scale per row of each product's operand.
 
-    1 byte per operand of a layer, in each product. An outlier spoils one row instead of the tensor.
-    Source: torchao, Float8LinearRecipeName.ROWWISE: 10 % faster than bf16 for Llama 3 8B on H100, and more accurate
-    than one scale per tensor.
+    An outlier spoils one row instead of the tensor.
+
+    Bytes: 1 per element of a layer's operands.
+    Source: torchao, Float8LinearRecipeName.ROWWISE.
+    Found: 10 % faster than bf16 for Llama 3 8B on H100, and more accurate than one scale per tensor.
     """
     return Recipe(name="fp8-rowwise", rules=all_but_the_head(LayerPrecision.uniform("e4m3[row:e8m0] rceil")))
 
@@ -46,8 +50,9 @@ def fp8_rowwise() -> Recipe:
 def fp8_rowwise_gw_hp() -> Recipe:
     """As fp8-rowwise, with the weight's gradient in the compute dtype and one scale per tensor for dgrad's weight.
 
-    1 byte per operand in fprop and dgrad; wgrad reads what the compute dtype holds.
-    Source: torchao, Float8LinearRecipeName.ROWWISE_WITH_GW_HP: the most accurate of its float8 recipes.
+    Bytes: 1 per element of the operands of fprop and dgrad; wgrad reads what the compute dtype holds.
+    Source: torchao, Float8LinearRecipeName.ROWWISE_WITH_GW_HP.
+    Found: the most accurate of torchao's float8 recipes.
     """
     row = parse_cast("e4m3[row:e8m0] rceil")
     precision = LayerPrecision(
@@ -62,22 +67,25 @@ def fp8_rowwise_gw_hp() -> Recipe:
 def fp8_block() -> Recipe:
     """E4M3 for every operand: inputs and gradients in 1x128 blocks, weights in 128x128, scales powers of two.
 
-    1 byte (8.06 bits) per operand of a layer, in each product. ``[1x128:fp32]`` has exact scales, whose product is
-    emulated in pieces of the reduction.
-    Source: DeepSeek-AI, DeepSeek-V3 Technical Report, arXiv:2412.19437: within 0.25 % of bf16's loss; tiles of 128x128 for
-    gradients diverged. Powers of two as in NVIDIA Transformer Engine's Float8BlockScaling.
+    The powers of two are those of NVIDIA Transformer Engine's Float8BlockScaling; ``[1x128:fp32]`` has exact scales,
+    whose product is emulated in pieces of the reduction.
+
+    Bytes: 1 (8.06 bits) per element of a layer's operands.
+    Source: DeepSeek-AI, DeepSeek-V3 Technical Report, arXiv:2412.19437.
+    Found: within 0.25 % of bf16's loss; tiles of 128x128 for gradients diverged.
     """
     rows, tiles = "e4m3[1x128:e8m0] rceil", "e4m3[128x128:e8m0] rceil"
-    return Recipe(name="fp8-block", rules=all_but_the_head(LayerPrecision.of(input=rows, weight=tiles, grad_output=rows)))
+    precision = LayerPrecision.of(input=rows, weight=tiles, grad_output=rows)
+    return Recipe(name="fp8-block", rules=all_but_the_head(precision))
 
 
 def mxfp8() -> Recipe:
     """MXFP8 E4M3 for every operand, gradients too, with the scale rounded up so that nothing saturates.
 
-    1.03 bytes (8.25 bits) per operand of a layer, in each product.
-    Source: Mishra et al., Recipes for Pre-training LLMs with MXFP8, arXiv:2506.08027: 8 billion parameters on 15 trillion
-    tokens as bf16, where the specification's own rule (floor) can diverge; the format: OCP Microscaling Formats (MX)
-    Specification v1.0.
+    Bytes: 1.03 (8.25 bits) per element of a layer's operands.
+    Source: Mishra et al., Recipes for Pre-training LLMs with MXFP8, arXiv:2506.08027; the format: OCP Microscaling
+    Formats (MX) Specification v1.0.
+    Found: 8 billion parameters on 15 trillion tokens as bf16, where the specification's own rule (floor) can diverge.
     """
     return Recipe(name="mxfp8", rules=all_but_the_head(LayerPrecision.uniform("mxfp8 rceil")))
 
@@ -85,9 +93,12 @@ def mxfp8() -> Recipe:
 def int8() -> Recipe:
     """INT8 for every operand, one scale per row (of a convolution: per tensor); gradients rounded stochastically.
 
-    1 byte per operand of a layer, in each product; sums of integers are exact.
-    Source: torchao, prototype int8 mixed-precision training (rows scaled by their amax); stochastic gradients: Zhu et al.,
-    Towards Unified INT8 Training, arXiv:1912.12607, which finds gradients the operand that suffers.
+    Sums of integers are exact.
+
+    Bytes: 1 per element of a layer's operands.
+    Source: torchao, prototype int8 mixed-precision training (rows scaled by their amax); stochastic gradients: Zhu et
+    al., Towards Unified INT8 Training, arXiv:1912.12607.
+    Found: gradients are the operand that suffers (Zhu et al.).
     """
     precision = LayerPrecision.of(input="int8[row]", weight="int8[row]", grad_output="int8[row] sr")
     convolutions = LayerPrecision.of(input="int8[tensor]", weight="int8[tensor]", grad_output="int8[tensor] sr")

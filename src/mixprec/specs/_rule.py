@@ -45,11 +45,12 @@ class Rule:
 
     Attributes:
         match: glob on the module path, case-sensitive (``*`` crosses dots), e.g. ``"blocks.*.mlp.*"``.
-        type: name of the module's class, e.g. ``"Linear"``; ``None``: any layer with a weight. The products of attention
-            and of activations among themselves are met by their own types alone: ``"qk"``, ``"pv"``, ``"matmul"``.
+        type: name of the module's class, e.g. ``"Linear"``; ``None``: any layer with a weight. The products of
+            attention and of activations among themselves are met by their own types alone: ``"qk"``, ``"pv"``,
+            ``"matmul"``.
         divisible_by: every one of the layer's feature counts must be a multiple of it; ``None``: any.
         min_size: every one of the layer's feature counts must be at least this; ``None``: any.
-        first_blocks: only the first repeated blocks: a number, or a share below 1 (rounded up).
+        first_blocks: only the first repeated blocks: a number, or a share below 1 (rounded down).
         last_blocks: only the last ones.
         head: only what makes the model's output.
         embeddings: only what stands before the repeated blocks.
@@ -80,11 +81,14 @@ class Rule:
         if not self.match or self.type == "":
             raise ValueError(f"rule has match='{self.match}', type='{self.type}': expected a glob and a class name")
         for name, size in (("divisible_by", self.divisible_by), ("min_size", self.min_size)):
-            if size is not None and size < 1:
-                raise ValueError(f"rule for '{self.match}' has {name}={size}, expected 1 or more")
+            if size is not None and (type(size) is not int or size < 1):
+                raise ValueError(f"rule for '{self.match}' has {name}={size}, expected an integer, 1 or more")
         for name, count in (("first_blocks", self.first_blocks), ("last_blocks", self.last_blocks)):
-            if count is not None and (count <= 0 or (count > 1 and count != int(count))):
-                raise ValueError(f"rule for '{self.match}' has {name}={count}, expected a number or a share below 1")
+            if count is not None and not _is_number_or_share(count):
+                raise ValueError(
+                    f"rule for '{self.match}' has {name}={count}, expected a whole number of blocks from 1 on, or a "
+                    "share between 0 and 1"
+                )
 
     @property
     def is_structural(self) -> bool:
@@ -112,8 +116,12 @@ class Rule:
         return layer.block < first or layer.block >= layer.blocks - last
 
 
+def _is_number_or_share(count: float) -> bool:
+    return type(count) in (int, float) and count > 0 and (count < 1 or (math.isfinite(count) and count == int(count)))
+
+
 def _count(asked: float | None, blocks: int) -> int:
-    """A number of blocks, or a share of them rounded up."""
+    """A number of blocks, or a share of them rounded down."""
     if asked is None:
         return 0
-    return math.ceil(asked * blocks - 1e-9) if asked < 1 else int(asked)
+    return math.floor(asked * blocks + 1e-9) if asked < 1 else int(asked)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, cast
 
@@ -32,8 +34,8 @@ def dump_recipe(recipe: Recipe) -> str:
     for name, value in _changed(recipe.loss_scale, LossScale()).items():
         loss_scale.add(name, value)
     document.add("loss_scale", loss_scale)
-    lists = (("rules", [_rule_table(rule) for rule in recipe.rules]), ("phases", [_phase_table(p) for p in recipe.phases]))
-    for name, tables in lists:
+    rules, phases = [_rule_table(rule) for rule in recipe.rules], [_phase_table(phase) for phase in recipe.phases]
+    for name, tables in (("rules", rules), ("phases", phases)):
         array = tomlkit.aot()
         for table in tables:
             array.append(tomlkit.item(table))  # pyright: ignore[reportUnknownMemberType]
@@ -103,7 +105,9 @@ def _parse_phase(value: Any, where: str) -> Phase:
     _check_keys(where, table, ["from_step", "last", "rules"])
     kinds: dict[str, type] = {"from_step": int, "last": float}
     values = {name: _get(table, name, kind, where) for name, kind in kinds.items() if name in table}
-    return Phase(rules=_parse_rules(table, where, f"{where}.rules"), **values)
+    rules = _parse_rules(table, where, f"{where}.rules")
+    with _told_at(where):
+        return Phase(rules=rules, **values)
 
 
 def _parse_rules(table: Mapping[str, Any], owner: str, where: str) -> tuple[Rule, ...]:
@@ -113,7 +117,8 @@ def _parse_rules(table: Mapping[str, Any], owner: str, where: str) -> tuple[Rule
 
 def _as_table(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{where} is {value!r}, expected a table: [[{where.partition('[')[0]}]]")
+        header = re.sub(r"\[[0-9]+\]", "", where)
+        raise ValueError(f"{where} is {value!r}, expected a table: [[{header}]]")
     return cast("dict[str, Any]", value)
 
 
@@ -134,7 +139,9 @@ def _parse_rule(value: Any, where: str) -> Rule:
     table = _as_table(value, where)
     _check_keys(where, table, [*_RULE_KINDS, "precision"])
     values = {name: _get(table, name, kind, where) for name, kind in _RULE_KINDS.items() if name in table}
-    return Rule(precision=_parse_precision(table.get("precision", "compute"), where), **values)
+    precision = _parse_precision(table.get("precision", "compute"), where)
+    with _told_at(where):
+        return Rule(precision=precision, **values)
 
 
 def _parse_precision(value: Any, where: str) -> LayerPrecision | None:
@@ -142,17 +149,19 @@ def _parse_precision(value: Any, where: str) -> LayerPrecision | None:
     if value == "compute":
         return None
     if isinstance(value, str):
-        return LayerPrecision.uniform(parse_cast(value))
+        with _told_at(where):
+            return LayerPrecision.uniform(parse_cast(value))
     if not isinstance(value, dict):
         raise ValueError(f'{where} is {value!r}, expected "compute", a cast for all operands, or a table of casts')
     table = cast("dict[str, Any]", value)
     is_by_role = any(key in _ROLES for key in table)
     _check_keys(where, table, [*(_ROLES if is_by_role else OPERANDS), "accumulator"])
     texts = {name: _get(table, name, str, where) for name in table}
-    accumulator = parse_accumulator(texts.pop("accumulator", "fp32"))
-    casts: dict[str, Any] = {name: parse_cast(text) for name, text in texts.items()}
     make = LayerPrecision.of if is_by_role else LayerPrecision
-    return make(accumulator=accumulator, **casts)
+    with _told_at(where):
+        accumulator = parse_accumulator(texts.pop("accumulator", "fp32"))
+        casts: dict[str, Any] = {name: parse_cast(text) for name, text in texts.items()}
+        return make(accumulator=accumulator, **casts)
 
 
 def _parse_loss_scale(table: dict[str, Any]) -> LossScale:
@@ -160,6 +169,15 @@ def _parse_loss_scale(table: dict[str, Any]) -> LossScale:
     kinds: dict[str, type] = {"kind": str, "interval": int}
     values = {name: _get(table, name, kinds.get(name, float), "loss_scale") for name in table}
     return LossScale(**values)
+
+
+@contextmanager
+def _told_at(where: str) -> Generator[None]:
+    """Name the place in the file where a value does not fit."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
 
 
 def _check_keys(where: str, table: Mapping[str, Any], known: list[str] | tuple[str, ...]) -> None:

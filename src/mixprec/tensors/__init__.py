@@ -1,4 +1,4 @@
-"""Tensors in low-precision formats: codes and scales as one value, what casts do to a tensor or a file, amax histories."""
+"""Tensors in low-precision formats: codes and scales as one value, what casts do, amax histories."""
 
 from ._analyze import analyze_file
 from ._error import CastError, ErrorTable, error

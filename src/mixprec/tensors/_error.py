@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mixprec.specs import Cast
 
-from ._matrix import resolve
+from ._matrix import check_tensor, resolve
 from ._tally import Tally, tally
 
 
@@ -61,19 +61,19 @@ class ErrorTable:
         )
 
 
-def error(x: Tensor, casts: Iterable[Cast | str], *, seed: int = 0) -> ErrorTable:
+def error(x: Tensor, casts: Cast | str | Iterable[Cast | str], *, seed: int = 0) -> ErrorTable:
     """What casts do to a tensor.
 
     Args:
         x: fp32, bf16 or fp16, any shape and strides; blocks lie along the last axis.
-        casts: casts or their one-line forms.
+        casts: casts or their one-line forms; or one alone.
         seed: key of the random bits of casts that draw any.
 
     Returns:
         One row a cast. Sums are fp64 in a fixed order, the same on every device.
 
     Raises:
-        TypeError: x is not fp32, bf16 or fp16.
+        TypeError: x is no tensor, or not of fp32, bf16 or fp16; or a cast that is none.
         ValueError: a cast is unknown, its scale is delayed, or NaN meets an unscaled format that has none.
 
     Example:
@@ -81,7 +81,9 @@ def error(x: Tensor, casts: Iterable[Cast | str], *, seed: int = 0) -> ErrorTabl
         >>> error(torch.tensor([5.0, 0.1, 3.0, 0.0]), ["mxfp4"]).rows[0].flushed
         0.3333333333333333
     """
-    resolved = [resolve(cast) for cast in casts]
+    check_tensor("error", x)
+    several = casts if isinstance(casts, Iterable) and not isinstance(casts, str) else (casts,)
+    resolved = [resolve(cast) for cast in several]
     return ErrorTable(tuple(cast_error(cast, tally(x, cast, seed=seed)) for cast in resolved))
 
 

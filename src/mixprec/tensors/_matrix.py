@@ -48,14 +48,36 @@ def operand_shape(shape: Sequence[int]) -> tuple[int, int]:
     return math.prod(shape[:leading]), math.prod(shape[leading:])
 
 
+def check_tensor(what: str, x: object) -> None:
+    """Refuse what is no tensor, by the name of the function that got it.
+
+    Raises:
+        TypeError: it is not.
+    """
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{what}: x is a {type(x).__name__}, expected a torch.Tensor: torch.tensor(x) makes one")
+
+
 def resolve(cast: Cast | str) -> Cast:
     """A cast from itself or its one-line form.
+
+    Raises:
+        TypeError: it is neither.
+        ValueError: a form that cannot be read.
 
     Example:
         >>> resolve("mxfp4").element
         'e2m1'
     """
-    return parse_cast(cast) if isinstance(cast, str) else cast
+    return parse_cast(cast) if isinstance(cast, str) else _cast(cast)
+
+
+def _cast(given: object) -> Cast:
+    if not isinstance(given, Cast):
+        raise TypeError(
+            f"cast is {given!r} ({type(given).__name__}), expected a Cast or its one-line form such as 'mxfp8'"
+        )
+    return given
 
 
 def canonical(cast: Cast | str) -> str:
@@ -77,13 +99,21 @@ def random_state(cast: Cast, seed: int | None, offset: int) -> Tensor | None:
     """``[seed, offset]`` for a cast that draws random bits, else None.
 
     Raises:
+        TypeError: a seed or offset that is no integer.
         ValueError: it does, and there is no seed.
     """
     if cast.rounding != "stochastic" and cast.signs != "fresh":  # is_random; the compiler reads fields alone
         return None
     if seed is None:
         raise ValueError(f"the cast {str(cast)!r} draws random bits and needs a seed; pass seed=0, say")
+    _check_integer("seed", seed)
+    _check_integer("offset", offset)
     return torch.tensor([seed, offset], dtype=torch.int64)
+
+
+def _check_integer(name: str, given: object) -> None:
+    if not isinstance(given, int):
+        raise TypeError(f"{name} is {given!r} ({type(given).__name__}), expected an integer")
 
 
 def given_amax(cast: Cast, amax: Tensor | float | None, device: torch.device) -> Tensor | None:

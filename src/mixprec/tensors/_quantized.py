@@ -11,7 +11,7 @@ from mixprec import kernels
 from mixprec.formats import get_format
 from mixprec.specs import Cast
 
-from ._matrix import as_matrix, canonical, given_amax, random_state, resolve
+from ._matrix import as_matrix, canonical, check_tensor, given_amax, random_state, resolve
 from ._outer import times_outer
 
 
@@ -96,7 +96,7 @@ def quantize(
         amax: what a delayed scale is made for, needed by such a cast; 0 for the tensor's own.
 
     Raises:
-        TypeError: x is not fp32, bf16 or fp16.
+        TypeError: x is no tensor, or not of fp32, bf16 or fp16; or a cast or seed that is none.
         ValueError: the cast is unknown, needs a seed or an amax, or NaN meets a format that has none under no scale
             that could tell.
 
@@ -105,6 +105,7 @@ def quantize(
         >>> quantize(torch.linspace(-1, 1, 64), "mxfp8").bits_per_element
         8.25
     """
+    check_tensor("quantize", x)
     resolved = resolve(cast)
     matrix = as_matrix(x.detach())
     random = random_state(resolved, seed, offset)
@@ -147,10 +148,11 @@ def fake_quantize(
 
     Returns:
         fp32, shape of x. A cast's transform is undone. NaN stays NaN; a NaN or infinity makes everything that
-        shares its scale NaN, unless the scale is of a given amax.
+        shares its scale NaN, unless the scale is of a given amax. What rounds to a value beyond fp32's largest (an
+        element times its scale near 3.4e38) is an infinity; a transform whose sums are beyond it gives NaN.
 
     Raises:
-        TypeError: x is not fp32, bf16 or fp16.
+        TypeError: x is no tensor, or not of fp32, bf16 or fp16; or a cast or seed that is none.
         ValueError: the cast is unknown or needs an amax, or an ``out`` that does not fit.
         RuntimeError: x requires a gradient, which rounding does not pass on.
 
@@ -159,6 +161,7 @@ def fake_quantize(
         >>> fake_quantize(torch.tensor([5.0, 0.3, -2.5]), "mxfp4").tolist()
         [4.0, 0.5, -2.0]
     """
+    check_tensor("fake_quantize", x)
     resolved, text = resolve(cast), canonical(cast)
     random = random_state(resolved, seed, 0)
     delayed = given_amax(resolved, amax, x.device)

@@ -5,9 +5,36 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Mapping, Sequence
+from numbers import Real
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
+
+
+def check_model(model: object) -> None:
+    """Refuse what is no model.
+
+    Raises:
+        TypeError: it is not a ``torch.nn.Module``.
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(
+            f"prepare: model is a {type(model).__name__}, expected a torch.nn.Module; the order is prepare(model, "
+            "optimizer)"
+        )
+
+
+def check_integer(name: str, value: object, *, least: int | None = None) -> None:
+    """Refuse an argument that is no integer, or too small.
+
+    Raises:
+        TypeError: no integer.
+        ValueError: less than ``least``.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"prepare: {name} is {value!r} ({type(value).__name__}), expected an integer")
+    if least is not None and value < least:
+        raise ValueError(f"prepare: {name} is {value}, expected {least} or more")
 
 
 def check_optimizer(model: nn.Module, optimizer: object) -> Optimizer:
@@ -57,13 +84,20 @@ def _check_parameters(model: nn.Module, optimizer: Optimizer) -> None:
         )
 
 
-def check_clip_norm(clip_norm: float | None) -> None:
+def check_clip_norm(clip_norm: object) -> None:
     """Refuse a clip norm that would stop or turn the weights.
 
     Raises:
+        TypeError: it is no number.
         ValueError: it is not above 0.
     """
-    if clip_norm is not None and not (clip_norm > 0 and math.isfinite(clip_norm)):
+    if clip_norm is None:
+        return
+    if isinstance(clip_norm, bool) or not isinstance(clip_norm, Real):
+        raise TypeError(
+            f"prepare: clip_norm is {clip_norm!r} ({type(clip_norm).__name__}), expected a number above 0, or None"
+        )
+    if not (float(clip_norm) > 0 and math.isfinite(clip_norm)):
         raise ValueError(f"prepare: clip_norm is {clip_norm}, expected a finite number above 0, or None")
 
 

@@ -12,7 +12,7 @@ from ..loss_scaling import init, parse_loss_scale
 from ..nn import Conversion, conversion_of, convert, resolve
 from ..optim import keep_weights
 from ..specs import LossScale, Recipe, load_recipe
-from ._checks import check_clip_norm, check_optimizer
+from ._checks import check_clip_norm, check_integer, check_model, check_optimizer
 from ._run_folder import RunFolder
 from ._session import Session
 
@@ -40,15 +40,17 @@ def prepare(
         recipe: a recipe, its name, or the path of its TOML file; ``"auto"`` is what runs natively on the model's
             device, or, for a model that is converted already, the recipe that it was converted to.
         clip_norm: largest 2-norm of all gradients together; ``None``: no clipping.
-        run: a folder for records, recipe and versions.
+        run: a folder for records, recipe and versions. Where it holds steps of an earlier run, that run must be
+            continued by ``Session.load_state_dict`` before the first step, or another folder given.
         loss_scale: instead of the recipe's: a ``LossScale``, a number (static), or ``"none"`` or ``"dynamic"``.
         seed: of stochastic casts, and told in the records.
         total_steps: how many steps the run is to apply; needed by a recipe with a phase that is a share of it.
 
     Raises:
         ValueError: a model that is compiled, scripted or sharded before its conversion; an optimizer that does not
-            fit; an unknown recipe; a loss scale that is no power of two; a model converted to another recipe.
-        TypeError: an optimizer that is none.
+            fit; an unknown recipe; a loss scale that is no power of two; a model converted to another recipe; a run
+            folder of something else.
+        TypeError: a model, an optimizer or another argument that is none.
         OSError: a run folder that cannot be written.
 
     Example:
@@ -58,15 +60,17 @@ def prepare(
         >>> session.step(model(torch.ones(4, 2)).square().mean()).applied
         True
     """
+    check_model(model)
     check_optimizer(model, optimizer)
     check_clip_norm(clip_norm)
+    check_integer("seed", seed)
+    if total_steps is not None:
+        check_integer("total_steps", total_steps, least=1)
     existing = _existing_conversion(model)
     wanted = recipe if isinstance(recipe, Recipe) else load_recipe(str(recipe))
     chosen = resolve(wanted, model) if existing is None else _agreed(existing, wanted, model)
     if loss_scale is not None:
         chosen = replace(chosen, loss_scale=parse_loss_scale(loss_scale))
-    if total_steps is not None and total_steps < 1:
-        raise ValueError(f"prepare: total_steps is {total_steps}, expected 1 or more")
     scale = init(chosen.loss_scale)
     conversion = existing or convert(model, chosen, seed=seed)
     try:

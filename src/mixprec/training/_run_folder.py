@@ -12,41 +12,93 @@ from pathlib import Path
 
 import torch
 
-from ..records import EventRecord, StepRecord, write_records
+from ..records import RESUMED, EventRecord, StepRecord, read_records, write_records
 from ..specs import Recipe
 from ._result import Event, StepResult
+from ._same_run import RECIPE, RECORDS, check_same_run, recorded_steps
 
 
 class RunFolder:
     """A folder that a run appends to; made at once, so that a wrong path fails before training.
 
+    A folder that holds steps of an earlier run takes none before ``go_on`` has said from which step that run is
+    continued; until then nothing in it changes.
+
     Args:
-        path: the folder; made with its parents. One that holds a run of the same recipe is continued.
+        path: the folder; made with its parents.
         recipe: written as ``recipe.toml``.
         seed: told in every record.
 
     Raises:
-        ValueError: the folder holds a run of another recipe.
+        ValueError: it is a file, or holds a comparison, or a run of another recipe or seed, or damaged records.
         OSError: it cannot be written.
     """
 
     def __init__(self, path: str | Path, recipe: Recipe, seed: int) -> None:
-        self.path, self._recipe, self._seed = Path(path), recipe.name, seed
+        self.path, self._recipe, self._seed = Path(path), recipe, seed
+        if self.path.exists() and not self.path.is_dir():
+            raise ValueError(f"run folder {self.path} is a file: give a folder, which is made if needed")
         self.path.mkdir(parents=True, exist_ok=True)
-        recipe_file = self.path / "recipe.toml"
-        text = recipe.to_toml()
-        if recipe_file.exists() and recipe_file.read_text(encoding="utf-8") != text:
-            raise ValueError(
-                f"run folder {self.path} holds a run of another recipe ({recipe_file}): give an empty folder"
-            )
-        recipe_file.write_text(text, encoding="utf-8")
-        versions = json.dumps(_versions(), indent=2) + "\n"
-        (self.path / "versions.json").write_text(versions, encoding="utf-8")
+        earlier = read_records(self._records) if self._records.exists() else []
+        check_same_run(self.path, earlier, recipe, seed)
+        self._recorded = recorded_steps(earlier)
+        self._told = {(r.name, r.message) for r in earlier if isinstance(r, EventRecord)}
+        self._is_earlier, self._held = self._recorded > 0, list[Event]()
+        if not self._is_earlier:
+            self._write_facts()
         self._last = time.perf_counter()
 
     def write_events(self, events: Sequence[Event]) -> None:
-        """Append events that belong to no step."""
-        write_records(self.path / "records.jsonl", [self._event(event) for event in events])
+        """Append events that belong to no step, those left out that an earlier attempt wrote alike."""
+        if self._is_earlier:
+            self._held += events
+            return
+        new = [event for event in events if (event.name, event.message) not in self._told]
+        write_records(self._records, [self._event(event) for event in new])
+
+    def go_on(self, step: int) -> list[Event]:
+        """Continue from a saved state: what was recorded from its step on is replaced by what follows.
+
+        Nothing is deleted: an event says so, and whoever reads the records follows it.
+
+        Args:
+            step: applied steps of the state.
+
+        Returns:
+            The events that were written for it.
+
+        Raises:
+            ValueError: the folder's run never reached the step; nothing is changed then.
+        """
+        if self._is_earlier and step > self._recorded:
+            raise ValueError(
+                f"run folder {self.path} ends after {self._recorded} steps, the state that is loaded is of step "
+                f"{step}: they are not of one run; give run= a folder of its own"
+            )
+        if not self._recorded:
+            return []
+        events = [Event(step=step, name=RESUMED, message=f"resumed from step {step} of {self._recorded} recorded ones")]
+        if self._is_earlier:
+            events += [Event(step=step, name="versions", message=text) for text in self._write_facts()]
+        self._is_earlier, self._recorded = False, step
+        held, self._held = self._held, []
+        self._told = self._told if step else set()  # from the start on, everything is told anew
+        write_records(self._records, map(self._event, events))
+        self.write_events(held)
+        self._last = time.perf_counter()
+        return events
+
+    def refuse_earlier(self, what: str) -> None:
+        """Refuse a step while an earlier run's records stand and nobody has said that it is continued.
+
+        Raises:
+            ValueError: they do.
+        """
+        if self._is_earlier:
+            raise ValueError(
+                f"{what}: run folder {self.path} holds {self._recorded} steps of an earlier run: continue it by "
+                "session.load_state_dict(...) with what session.state_dict() gave there, or give run= another folder"
+            )
 
     def write_step(self, step: int, losses: Sequence[float], result: StepResult, loss_scale: float | None) -> None:
         """Append a step and its events; its time is that since the last one.
@@ -59,8 +111,9 @@ class RunFolder:
         """
         now = time.perf_counter()
         seconds, self._last = now - self._last, now
+        self._recorded = step + 1
         record = StepRecord(
-            recipe=self._recipe,
+            recipe=self._recipe.name,
             seed=self._seed,
             step=step,
             loss=sum(losses) if losses else math.nan,
@@ -70,17 +123,38 @@ class RunFolder:
             loss_scale=loss_scale,
             tokens=None,
         )
-        write_records(self.path / "records.jsonl", [record, *map(self._event, result.events)])
+        write_records(self._records, [record, *map(self._event, result.events)])
+
+    @property
+    def _records(self) -> Path:
+        return self.path / RECORDS
+
+    def _write_facts(self) -> list[str]:
+        """Write recipe and versions; say which versions differ from those that were there."""
+        (self.path / RECIPE).write_text(self._recipe.to_toml(), encoding="utf-8")
+        file, now = self.path / "versions.json", _versions()
+        before = _read_versions(file) if file.exists() else now
+        file.write_text(json.dumps(now, indent=2) + "\n", encoding="utf-8")
+        changed = [f"{name} {before.get(name)} -> {value}" for name, value in now.items() if before.get(name) != value]
+        return [f"last bits may differ from those of the earlier part: {', '.join(changed)}"] if changed else []
 
     def _event(self, event: Event) -> EventRecord:
         return EventRecord(
-            recipe=self._recipe,
+            recipe=self._recipe.name,
             seed=self._seed,
             step=event.step,
             name=event.name,
             site=event.site,
             message=event.message,
         )
+
+
+def _read_versions(file: Path) -> dict[str, str | int]:
+    """What was written there; nothing where that cannot be read, so that every version counts as changed."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        return {}
 
 
 def _versions() -> dict[str, str | int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from ..loss_scaling import ScaleState, after_step
 from ..monitor import UpdateWatch
-from ..nn import Audit, Conversion
+from ..nn import Audit, Conversion, is_without_session
 from ..optim import HALF_DTYPES, KeptWeights, MasterPair
 from ..specs import Recipe
 from ._blame import scaling_text, skip_reason
@@ -23,12 +24,13 @@ from ._result import Event, StepResult
 from ._run_folder import RunFolder
 from ._state import SessionState
 from ._statistics import StatisticsKeeper
+from ._text import session_text
 
 _KEPT_EVENTS = 1000
 
 
 class Session:
-    """Made by ``prepare``; ties recipe, model, optimizer, loss scale and monitor together.
+    """Made by ``prepare``; ties recipe, model, optimizer, loss scale and monitor together; ``print`` it for what holds.
 
     Gradients are true gradients after every ``backward``: the loss scale is taken out at once, so that reading,
     adding and clipping them needs no care. That of a 16-bit parameter with a master is fp32.
@@ -42,6 +44,7 @@ class Session:
         skipped: steps that did not.
         loss_scale_state: scale and steps since its last change.
         events: the last 1,000, oldest first.
+        notes: what there was to tell at preparation; also in ``events``, in the audit, and printed with the session.
     """
 
     def __init__(
@@ -68,7 +71,11 @@ class Session:
         self._phases = PhaseKeeper(recipe, conversion, total_steps)
         conversion.begin_step()
         conversion.measure_next_step()
-        self._tell_notes(conversion.notes)
+        self.notes = tuple(note for note in conversion.notes if not is_without_session(note))
+        self._tell_notes()
+
+    def __str__(self) -> str:
+        return session_text(self)
 
     @property
     def loss_scale(self) -> float:
@@ -84,7 +91,7 @@ class Session:
             TypeError: the loss is no tensor.
             ValueError: the loss is not one number, or has no graph.
         """
-        self._refuse_restored("backward")
+        self._refuse_unusable("backward")
         check_loss(loss)
         self._kept.begin_backward()
         if self._are_gradients_bad:
@@ -116,7 +123,7 @@ class Session:
             ValueError: no gradient; gradients that did not come through ``backward`` although the loss is scaled;
                 a closure.
         """
-        self._refuse_restored("step")
+        self._refuse_unusable("step")
         if closure is not None:
             check_loss(closure)
         if loss is not None:
@@ -151,7 +158,8 @@ class Session:
 
     def audit(self) -> Audit:
         """Format and engine of every GEMM, measured in the first step."""
-        return self._conversion.audit()
+        audit = self._conversion.audit()
+        return replace(audit, notes=tuple(note for note in audit.notes if not is_without_session(note)))
 
     def restore(self) -> None:
         """Give the model its own classes and the optimizer the model's own parameters back; ends the session.
@@ -177,13 +185,17 @@ class Session:
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Continue from a ``state_dict()``; nothing else advances, and gradients in flight are dropped.
 
-        Load the model's and the optimizer's own states too, in any order.
+        Load the model's and the optimizer's own states too, in any order. A run folder goes on from the state's step:
+        what it recorded from there on is replaced by what follows.
 
         Raises:
-            ValueError: not a session's state, or that of another recipe or model.
+            ValueError: not a session's state, or that of another recipe or model, or one that the run in the run
+                folder never reached.
         """
         state = SessionState.from_dict(state_dict)
         state.refuse_other(self._state())
+        if self._folder is not None:
+            self.events.extend(self._folder.go_on(state.applied))
         self.loss_scale_state, self.applied, self.skipped = state.scale, state.applied, state.skipped
         self._conversion.load_random_state(state.random)
         self._phases.reach(self.applied)
@@ -267,22 +279,25 @@ class Session:
             histories=self._conversion.histories(),
         )
 
-    def _tell_notes(self, notes: Sequence[str]) -> None:
-        events = [Event(step=0, name="note", message=note) for note in notes]
+    def _tell_notes(self) -> None:
+        events = [Event(step=0, name="note", message=note) for note in self.notes]
         if self._watch is not None and not self._watch.params:
             dtype = {"bf16": "torch.bfloat16"}.get(self.recipe.compute_dtype, "torch.float16")
             message = (
                 f"recipe {self.recipe.name} keeps weights as they are, and none has 16 bits: all train in fp32; for "
                 f"16-bit weights call model.to({dtype}) before the optimizer is built"
             )
+            self.notes = (*self.notes, message)
             events.append(Event(step=0, name="no 16-bit weights", message=message))
         self.events.extend(events)
         if self._folder is not None:
             self._folder.write_events(events)
 
-    def _refuse_restored(self, what: str) -> None:
+    def _refuse_unusable(self, what: str) -> None:
         if not self._is_open:
             raise ValueError(f"{what}: the session was restored; prepare the model again")
+        if self._folder is not None:
+            self._folder.refuse_earlier(what)
 
 
 def _scaled(loss: Tensor, scale: float) -> Tensor:

@@ -9,6 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from .._utf8 import utf8_text
+
 
 @dataclass(frozen=True, kw_only=True)
 class CharacterText:
@@ -43,7 +45,10 @@ def read_characters(path: str | Path | None, *, at_least: int) -> CharacterText:
         >>> text.name, int(text.ids.max()) + 1 == len(text.characters)
         ('pydoc_data.topics', True)
     """
-    text, name = (_python_documentation(), "pydoc_data.topics") if path is None else (_read(Path(path)), str(path))
+    if path is None:
+        text, name = _python_documentation(), "pydoc_data.topics"
+    else:
+        text, name = utf8_text(Path(path).read_bytes(), Path(path)), str(path)
     if len(text) < at_least:
         found = "is empty" if not text else f"has {len(text)} characters"
         raise ValueError(f"{name} {found}: the workload needs a text of at least {at_least} characters")
@@ -61,13 +66,3 @@ def _python_documentation() -> str:
     from pydoc_data.topics import topics
 
     return "\n".join(topics[name] for name in sorted(topics))
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path} is not UTF-8 text: byte 0x{error.object[error.start]:02x} at offset {error.start}; "
-            f"convert it first, e.g. `iconv -f latin1 -t utf-8 {path}`"
-        ) from None

@@ -7,13 +7,18 @@
   const touch = matchMedia("(pointer: coarse)");
   const PALETTES = 8;
 
+  // Curves that coincide lie inside one another: `depth` counts from 0 for the last recipe, which is on top and narrowest.
+  function nested(least, step, most, { depth, of }) {
+    return least + depth * Math.min(step, (most - least) / Math.max(1, of - 1));
+  }
+
   // Line width, opacity and marker of each kind of trace.
   const LOOK = {
     raw: { line: { width: 0.8 }, opacity: 0.14, hoverinfo: "skip" },
     seed: { line: { width: 1 }, opacity: 0.5, hoverinfo: "skip" },
-    mean: { line: { width: 2.2 }, hovertemplate: "%{y:.4f}<extra>%{fullData.name}</extra>" },
+    mean: { line: { width: (meta) => nested(2, 1.4, 8, meta) }, hovertemplate: "%{y:.4f}<extra>%{fullData.name}</extra>" },
     evaluation: {
-      marker: { size: 8, symbol: "circle-open", line: { width: 2 } },
+      marker: { size: (meta) => nested(7, 4, 22, meta), symbol: "circle-open", line: { width: 1.8 } },
       hovertemplate: "%{y:.4f}<extra>%{fullData.name}</extra>",
     },
     skipped: {
@@ -30,9 +35,15 @@
     const { series, kind } = trace.meta;
     const shade = color("series-" + (series % PALETTES));
     const look = LOOK[kind];
+    const sized = (value) => (typeof value === "function" ? value(trace.meta) : value);
     const drawn = { ...trace, ...look };
-    if (look.line) drawn.line = { ...look.line, color: shade, dash: series < PALETTES ? "solid" : "dot" };
-    if (look.marker) drawn.marker = { ...look.marker, color: shade, line: { ...look.marker.line, color: shade } };
+    if (look.line) {
+      drawn.line = { width: sized(look.line.width), color: shade, dash: series < PALETTES ? "solid" : "dot" };
+    }
+    if (look.marker) {
+      const line = { ...look.marker.line, color: shade };
+      drawn.marker = { ...look.marker, size: sized(look.marker.size), color: shade, line };
+    }
     return drawn;
   }
 

@@ -1,0 +1,103 @@
+// Vectors of the instruction set. Arithmetic and bit operations are written with + - * & | as on numbers; what differs
+// between instruction sets has a name here. The lanes of a level without AVX serve the butterflies alone.
+#pragma once
+
+#include "bits.h"
+
+#if defined(__AVX512F__) || defined(__AVX2__)
+#include <immintrin.h>
+#define MIXPREC_LANES 1
+#endif
+
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kLanes = 16;
+#elif defined(__AVX2__)
+constexpr int kLanes = 8;
+#else
+constexpr int kLanes = 4;
+#endif
+typedef float LaneFloats __attribute__((vector_size(kLanes * 4)));
+typedef std::int32_t LaneBits __attribute__((vector_size(kLanes * 4)));
+
+MIXPREC_INLINE LaneFloats load_lanes(const float* x) {
+  LaneFloats v;
+  std::memcpy(&v, x, sizeof v);
+  return v;
+}
+MIXPREC_INLINE LaneBits load_lanes(const std::uint32_t* x) {
+  LaneBits v;
+  std::memcpy(&v, x, sizeof v);
+  return v;
+}
+template <class Lanes, class T>
+MIXPREC_INLINE void store_lanes(Lanes v, T* y) {
+  std::memcpy(y, &v, sizeof v);
+}
+
+// A difference from zero, which the compiler knows to be the value; a sum with zero is not, if that is -0.
+MIXPREC_INLINE LaneFloats all_lanes(float value) { return value - LaneFloats{}; }
+MIXPREC_INLINE LaneBits all_lanes(std::uint32_t bits) { return LaneBits{} + static_cast<std::int32_t>(bits); }
+MIXPREC_INLINE LaneBits as_bits(LaneFloats v) { return (LaneBits)v; }
+MIXPREC_INLINE LaneFloats as_floats(LaneBits v) { return (LaneFloats)v; }
+
+#if defined(__AVX512F__)
+
+// The smaller one, or `value` if that is a NaN.
+MIXPREC_INLINE LaneFloats limited(LaneFloats value, LaneFloats limit) { return _mm512_min_ps(limit, value); }
+
+MIXPREC_INLINE LaneBits larger_unsigned(LaneBits a, LaneBits b) {
+  return (LaneBits)_mm512_max_epu32((__m512i)a, (__m512i)b);
+}
+
+MIXPREC_INLINE LaneFloats add_toward_zero(LaneFloats a, LaneFloats c) {
+  return _mm512_add_round_ps(a, c, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+}
+
+// bits + 1 where words (unsigned) lie below the whole part of threshold, which is below 2^32.
+MIXPREC_INLINE LaneBits step_where_below(LaneBits bits, LaneBits words, LaneFloats threshold) {
+  const __mmask16 below = _mm512_cmplt_epu32_mask((__m512i)words, _mm512_cvttps_epu32(threshold));
+  return (LaneBits)_mm512_mask_sub_epi32((__m512i)bits, below, (__m512i)bits, _mm512_set1_epi32(-1));
+}
+
+// `by` where `tested` lies above the limit, else value.
+MIXPREC_INLINE LaneFloats replace_above(LaneFloats value, LaneFloats tested, float limit, float by) {
+  const __mmask16 above = _mm512_cmp_ps_mask(tested, all_lanes(limit), _CMP_GT_OQ);
+  return _mm512_mask_mov_ps(value, above, all_lanes(by));
+}
+
+MIXPREC_INLINE bool any_negative(LaneBits v) { return _mm512_movepi32_mask((__m512i)v) != 0; }
+
+#elif defined(__AVX2__)
+
+MIXPREC_INLINE LaneFloats limited(LaneFloats value, LaneFloats limit) { return _mm256_min_ps(limit, value); }
+
+MIXPREC_INLINE LaneBits larger_unsigned(LaneBits a, LaneBits b) {
+  return (LaneBits)_mm256_max_epu32((__m256i)a, (__m256i)b);
+}
+
+// For a and c of which c is the larger: one unit in the last place less where the nearest sum is too large.
+MIXPREC_INLINE LaneFloats add_toward_zero(LaneFloats a, LaneFloats c) {
+  const LaneFloats nearest = a + c;
+  return as_floats(as_bits(nearest) + (LaneBits)_mm256_cmp_ps(nearest - c, a, _CMP_GT_OQ));
+}
+
+MIXPREC_INLINE LaneBits step_where_below(LaneBits bits, LaneBits words, LaneFloats threshold) {
+  // Both less 2^31, as signed integers are compared and converted.
+  const __m256 half = _mm256_set1_ps(0x1p31f), sign = _mm256_set1_ps(-0.0f);
+  const __m256 large = _mm256_cmp_ps(threshold, half, _CMP_GE_OQ);
+  const __m256i whole = _mm256_cvttps_epi32(threshold - (LaneFloats)_mm256_and_ps(large, half));
+  const __m256i limit = _mm256_xor_si256(whole, _mm256_castps_si256(_mm256_andnot_ps(large, sign)));
+  return bits - (LaneBits)_mm256_cmpgt_epi32(limit, _mm256_xor_si256((__m256i)words, _mm256_castps_si256(sign)));
+}
+
+MIXPREC_INLINE LaneFloats replace_above(LaneFloats value, LaneFloats tested, float limit, float by) {
+  return _mm256_blendv_ps(value, all_lanes(by), _mm256_cmp_ps(tested, all_lanes(limit), _CMP_GT_OQ));
+}
+
+MIXPREC_INLINE bool any_negative(LaneBits v) { return _mm256_movemask_ps((LaneFloats)v) != 0; }
+
+#endif
+
+}  // namespace
