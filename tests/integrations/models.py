@@ -12,6 +12,7 @@ transformers = pytest.importorskip("transformers")
 
 _TRUNK: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
 _TOKENS: dict[str, Any] = {"vocab_size": 50, "bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0}
+_HEADS: dict[str, Any] = {"num_key_value_heads": 2, "max_position_embeddings": 32}
 _UNDROPPED = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 CONFIGS: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -36,6 +37,28 @@ CONFIGS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "ViTConfig",
         {**_TRUNK, **_UNDROPPED, "image_size": 16, "patch_size": 4, "num_labels": 3},
     ),
+    "resnet": (
+        "ResNetForImageClassification",
+        "ResNetConfig",
+        {"embedding_size": 16, "hidden_sizes": [16, 32], "depths": [1, 2], "layer_type": "bottleneck", "num_labels": 3},
+    ),
+    "mixtral": (
+        "MixtralForCausalLM",
+        "MixtralConfig",
+        {**_TOKENS, **_TRUNK, **_HEADS, "num_local_experts": 4, "num_experts_per_tok": 2},
+    ),
+    "qwen2-moe": (
+        "Qwen2MoeForCausalLM",
+        "Qwen2MoeConfig",
+        {**_TOKENS, **_TRUNK, **_HEADS, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+         "shared_expert_intermediate_size": 24},
+    ),
+    "qwen3-moe": (
+        "Qwen3MoeForCausalLM",
+        "Qwen3MoeConfig",
+        {**_TOKENS, **_TRUNK, **_HEADS, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+         "head_dim": 8},
+    ),
     "t5": (
         "T5ForConditionalGeneration",
         "T5Config",
@@ -49,13 +72,17 @@ def build(kind: str, attention: str = "sdpa", **options: Any) -> Any:
     """A model of this kind with the weights of seed 0, in training mode."""
     model, config, settings = CONFIGS[kind]
     torch.manual_seed(0)
-    made = getattr(transformers, config)(**{**settings, "attn_implementation": attention, **options})
+    if kind != "resnet":
+        settings = {**settings, "attn_implementation": attention}
+    made = getattr(transformers, config)(**{**settings, **options})
     return getattr(transformers, model)(made).train()
 
 
 def batch(kind: str) -> dict[str, Tensor]:
     """Two examples; padded on the left for Llama, on the right for the others."""
     generator = torch.Generator().manual_seed(3)
+    if kind == "resnet":
+        return {"pixel_values": torch.randn(2, 3, 32, 32, generator=generator), "labels": torch.tensor([0, 2])}
     if kind == "vit":
         return {"pixel_values": torch.randn(2, 3, 16, 16, generator=generator), "labels": torch.tensor([0, 2])}
     tokens = torch.randint(2, 50, (2, 12), generator=generator)

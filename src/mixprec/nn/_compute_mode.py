@@ -18,7 +18,7 @@ from torch.overrides import (
 from ._handlers import HANDLERS
 from ._multihead import multi_head_attention_forward
 from ._plain_products import PLAIN
-from ._product_handlers import PRODUCTS
+from ._product_handlers import product_handler
 from ._site import ConversionState
 from ._user_regions import is_left_to_torch
 
@@ -40,7 +40,7 @@ class ComputeMode(TorchFunctionMode):
             # A mode is off while it handles a call; the products inside have to see it again.
             with self:
                 return multi_head_attention_forward(state, *args, **kwargs)
-        handler = PRODUCTS.get(func) or (HANDLERS.get(func) if state.is_16bit else PLAIN.get(func))
+        handler = product_handler(func) or (HANDLERS.get(func) if state.is_16bit else PLAIN.get(func))
         if handler is not None and not is_left_to_torch(state):
             return handler(state, func, args, kwargs)
         if func is torch.Tensor.unflatten:

@@ -28,7 +28,7 @@ def flops_of(func: Any, args: _Arguments, kwargs: dict[str, Any], out: Any) -> i
     packet = getattr(func, "_overloadpacket", None)
     if packet is torch.ops.aten.convolution:
         return _convolution(args[0], args[1], out, args[6])
-    own = _COUNTERS.get(packet)
+    own = _COUNTERS.get(packet) or _BY_NAME.get(str(packet))
     if own is not None:
         return own(args)
     counter: Callable[..., int] | None = flop_registry.get(packet)
@@ -127,3 +127,8 @@ def _table() -> Mapping[Any, _Counter]:
 
 
 _COUNTERS: Mapping[Any, _Counter] = _table()
+#: Operators of libraries, which exist only once the library has been imported.
+_BY_NAME: Mapping[str, _Counter] = {
+    "transformers.grouped_mm_fallback": _grouped,
+    "transformers.grouped_mm_fallback_backward": lambda args: 2 * _grouped(args),
+}

@@ -12,14 +12,19 @@ _TAKEN = (torch.float32, torch.bfloat16, torch.float16)
 _LIBRARIES = ("bitsandbytes", "torchao", "transformer_engine")
 
 
-def left_alone(model: nn.Module) -> dict[str, str]:
-    """The reason for each module whose products no rule is about, by path."""
+def left_alone(model: nn.Module, *, has_casts: bool) -> dict[str, str]:
+    """The reason for each module whose products no rule is about, by path.
+
+    Args:
+        model: the root.
+        has_casts: whether the recipe has any: adapters are kept out of these, not out of the compute dtype.
+    """
     found: dict[str, str] = {}
     for name, module in model.named_modules():
         reason = _reason(module)
         if reason:
             found[name] = reason
-    return found | _adapters(model)
+    return found | _adapters(model) if has_casts else found
 
 
 def _reason(module: nn.Module) -> str:

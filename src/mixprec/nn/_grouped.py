@@ -41,6 +41,13 @@ def grouped_mm(
     site = site_of(state, mat_a, mat_b, side) if max(mat_a.dim(), mat_b.dim()) > 2 else state.casts_of("matmul")
     if site is None and not state.is_16bit:
         return None
+    if offs is not None and torch.compiler.is_compiling():
+        raise RuntimeError(
+            f"{state.where() or 'the model'}: grouped_mm in casts multiplies each group by itself, whose lengths a "
+            "compiler does not know: run these experts outside of torch.compile, or one matrix for each token (in "
+            "transformers: "
+            'experts_implementation="batched_mm")'
+        )
     site = site or state.functional
     if offs is None:
         return matmul(mat_a, mat_b, site, has_weight=True)

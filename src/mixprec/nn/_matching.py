@@ -49,7 +49,8 @@ def match_rules(model: nn.Module, recipe: Recipe) -> Matched:
     Raises:
         ValueError: when a required rule, of any phase, matches nothing; the nearest paths are offered.
     """
-    structure, alone = structure_of(model), left_alone(model)
+    has_casts = any(rule.precision is not None for rule in recipe.all_rules)
+    structure, alone = structure_of(model), left_alone(model, has_casts=has_casts)
     layers = {
         name: _layer(name, module, structure)
         for name, module in model.named_modules()

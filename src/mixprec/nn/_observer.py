@@ -133,8 +133,7 @@ class GemmObserver(TorchDispatchMode):
                 parts = func.decompose(*args, **kwargs)
             if parts is not NotImplemented:
                 return parts
-        if torch.is_grad_enabled():
-            self._note_origin(args)  # of any operator: the gradients of many that are no products multiply matrices
+        self._note_origin(args)  # of any operator: the gradients of many that are no products multiply matrices
         out = func(*args, **kwargs)
         flops = flops_of(func, args, kwargs, out)
         if flops is not None:
@@ -178,9 +177,12 @@ class GemmObserver(TorchDispatchMode):
         return _Origin(self.path(), call if isinstance(call, LeftToTorch) else None)
 
     def _note_origin(self, args: tuple[Any, ...]) -> None:
-        if any(t.requires_grad for t in _tensors(args)):
-            # The node of the operator that is about to run has just taken its number.
-            self._origins[torch.autograd._get_sequence_nr() - 1] = self._origin_here()  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+        # The node of the operator that is about to run has just taken its number.
+        number = torch.autograd._get_sequence_nr() - 1  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+        if torch.is_grad_enabled() and any(t.requires_grad for t in _tensors(args)):
+            self._origins[number] = self._origin_here()
+        elif number not in self._origins:  # perhaps that of an autograd function, whose forward runs without gradients
+            self._origins[number] = self._origin_here()
 
     def path(self) -> str:
         """The path of the innermost running module."""

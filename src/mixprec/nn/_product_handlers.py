@@ -19,7 +19,7 @@ from ._linear import linear
 from ._product_sites import is_castable, multiplied, product
 from ._site import ConversionState
 from ._telling import left_to_torch
-from ._weights import GATHERS, gathered
+from ._weights import GATHERS, gathered, kind_of
 
 #: Arguments that fix where or in which dtype a result is wanted: such a call is left as it is, as autocast leaves it.
 _OWN_RESULT = {"out", "out_dtype"}
@@ -30,7 +30,7 @@ def _linear(state: ConversionState, func: Function, args: tuple[Any, ...], kwarg
     if not is_castable(x, weight, bias):
         return left_to_torch(state, func, args, kwargs)
     if weight.dim() == 2:
-        site = state.casts_of("Linear", tuple(weight.shape))
+        site = state.casts_of(kind_of(weight), tuple(weight.shape))
         if site is not None or state.is_16bit:
             return linear(x, weight, bias, site or state.functional)
     if not state.is_16bit:
@@ -134,3 +134,13 @@ def _table() -> Mapping[Function, Handler]:
 
 
 PRODUCTS: Mapping[Function, Handler] = _table()
+#: Operators of libraries by their qualified names, since they exist only once the library has been imported.
+OPERATORS: Mapping[str, Handler] = {"transformers::grouped_mm_fallback": _rule(grouped_mm)}
+
+
+def product_handler(func: Function) -> Handler | None:
+    """Who handles a function, if it is a product."""
+    handler = PRODUCTS.get(func)
+    if handler is None and isinstance(func, torch._ops.OpOverloadPacket):  # pyright: ignore[reportPrivateUsage]
+        return OPERATORS.get(func._qualified_op_name)  # pyright: ignore[reportPrivateUsage]
+    return handler

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ._linear import linear
 from ._matmul import matmul
 from ._site import ConversionState, Site
-from ._weights import Side, side_of_weight
+from ._weights import Side, kind_of, side_of_weight
 
 _CASTABLE = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -26,8 +26,9 @@ def site_of(state: ConversionState, a: Tensor, b: Tensor, side: Side) -> Site | 
     """The site of ``a @ b`` if a rule gives it casts: a layer's where one of them is a weight."""
     if side == "neither":
         return state.casts_of("matmul") if min(a.dim(), b.dim()) > 1 else None
+    weight = a if side == "left" else b
     w = a.mT if side == "left" else b
-    return state.casts_of("grouped_mm" if w.dim() > 2 else "Linear", tuple(w.shape[-2:][::-1]))
+    return state.casts_of(kind_of(weight), tuple(w.shape[-2:][::-1]))
 
 
 def product(state: ConversionState, a: Tensor, b: Tensor, *, wide: bool = False) -> Tensor | None:

@@ -52,8 +52,8 @@ def assign_sites(model: nn.Module, recipe: Recipe, matched: Matched, state: Conv
     for name, module in model.named_modules():
         if isinstance(module, nn.utils.parametrize.ParametrizationList):
             _stand_apart(module, state)
-        elif module is model or _calls_functions(module, tracks):
-            _enter_region(module, name, state)
+        elif module is model or _calls_functions(module, tracks) or (tracks and name in matched.alone):
+            _enter_region(module, name, state)  # what is left alone calls functions by a path of its own, without rules
     state.functions, stream = function_sites(
         model, _calling_paths(model, matched), recipe, matched.structure, state, stream
     )

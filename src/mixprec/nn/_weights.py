@@ -18,7 +18,19 @@ Side = Literal["left", "right", "neither"]
 
 def is_weight(t: Tensor) -> bool:
     """Whether a tensor of two or more dimensions is a parameter, a view of one, or matrices chosen from one."""
-    return t.dim() > 1 and (parameter_of(t) is not None or hasattr(t, _GATHERED))
+    return t.dim() > 1 and (parameter_of(t) is not None or _is_gathered(t))
+
+
+def kind_of(weight: Tensor) -> str:
+    """What a product with a weight is for a rule: one of experts that are kept in a stack, or a linear layer's."""
+    parameter = parameter_of(weight)
+    is_one_of_many = (
+        parameter is not None
+        and weight.dim() == 2
+        and parameter.dim() == 3
+        and weight.numel() * parameter.shape[0] == parameter.numel()
+    )
+    return "grouped_mm" if weight.dim() > 2 or is_one_of_many or _is_gathered(weight) else "Linear"
 
 
 def weight_side(a: Tensor, b: Tensor) -> Side:
@@ -32,6 +44,10 @@ def side_of_weight(state: ConversionState, a: Tensor, b: Tensor) -> Side:
     side = weight_side(a, b)
     explicit = state.functions is not None and state.functions.second_is_weight
     return "right" if side == "neither" and explicit else side
+
+
+def _is_gathered(t: Tensor) -> bool:
+    return hasattr(t, _GATHERED) or hasattr(t._base, _GATHERED)
 
 
 def gathered(state: ConversionState, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
