@@ -55,8 +55,10 @@ MIXPREC_INLINE LaneFloats add_toward_zero(LaneFloats a, LaneFloats c) {
   return _mm512_add_round_ps(a, c, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
 }
 
-// bits + 1 where words (unsigned) lie below the whole part of threshold, which is below 2^32.
+// bits + 1 where words (unsigned) lie below the whole part of threshold, which is below 2^32; never for a NaN, whose
+// bits may be all ones.
 MIXPREC_INLINE LaneBits step_where_below(LaneBits bits, LaneBits words, LaneFloats threshold) {
+  threshold = _mm512_max_ps(threshold, _mm512_setzero_ps());  // the second operand for a NaN
   const __mmask16 below = _mm512_cmplt_epu32_mask((__m512i)words, _mm512_cvttps_epu32(threshold));
   return (LaneBits)_mm512_mask_sub_epi32((__m512i)bits, below, (__m512i)bits, _mm512_set1_epi32(-1));
 }
@@ -84,6 +86,7 @@ MIXPREC_INLINE LaneFloats add_toward_zero(LaneFloats a, LaneFloats c) {
 }
 
 MIXPREC_INLINE LaneBits step_where_below(LaneBits bits, LaneBits words, LaneFloats threshold) {
+  threshold = _mm256_max_ps(threshold, _mm256_setzero_ps());  // the second operand for a NaN
   // Both less 2^31, as signed integers are compared and converted.
   const __m256 half = _mm256_set1_ps(0x1p31f), sign = _mm256_set1_ps(-0.0f);
   const __m256 large = _mm256_cmp_ps(threshold, half, _CMP_GE_OQ);
