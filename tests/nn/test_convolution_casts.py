@@ -328,6 +328,22 @@ def test_a_frozen_convolution_is_quantized_once_and_gets_no_gradient(count_casts
     assert layer.weight.grad is None
 
 
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("cast", ["mxfp8 rceil", "nvfp4-2d", "e4m3[tensor]", "e4m3[row:e8m0] rceil"])
+def test_the_memory_format_changes_no_number(cast: str, groups: int) -> None:
+    results = []
+    for memory in (torch.contiguous_format, torch.channels_last):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Conv2d(64, 64, 3, padding=1, groups=groups)).to(memory_format=memory)
+        x = torch.randn(2, 64, 8, 8).to(memory_format=memory).requires_grad_()
+        convert(model, Recipe(name="low", rules=(Rule(precision=LayerPrecision.uniform(cast)),)))
+        y = model(x)
+        y.square().sum().backward()
+        results.append((y.detach(), x.grad, model[0].weight.grad))
+    for got, want in zip(*results, strict=True):
+        assert_near(got, want.double())
+
+
 def test_accumulator_by_type() -> None:
     """A recipe with narrow sums serves a model of both kinds, where convolutions have a rule of their own."""
     narrow = LayerPrecision.uniform("e4m3[tensor]", accumulator=Accumulator(mantissa_bits=14))

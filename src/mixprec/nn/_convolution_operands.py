@@ -57,7 +57,7 @@ def along_channels(x: Tensor, cast: OperandCast | None, geometry: Geometry, cont
 def weight_for_fprop(weight: Tensor, geometry: Geometry, site: Site, drawn: Tensor) -> ChannelOperand:
     """The weight cast along what an output sums."""
     cast, context = site.casts.fprop_weight, unplaced(weight_context(site, drawn, 1))
-    if cast is not None and fits(cast, geometry.in_group):
+    if cast is not None and fits(cast, geometry.in_group) and weight.is_contiguous():
         matrix = weight.view(-1, geometry.taps)  # blocks of input channels, which lie ``taps`` apart
         made = weight_operand(matrix, cast, 0, site, drawn)
         return _made(made.carrier.reshape(weight.shape), made)
@@ -71,7 +71,7 @@ def weight_for_fprop(weight: Tensor, geometry: Geometry, site: Site, drawn: Tens
 def weight_for_dgrad(weight: Tensor, geometry: Geometry, site: Site, drawn: Tensor) -> ChannelOperand:
     """The weight cast along what an input's gradient sums."""
     cast, context = site.casts.dgrad_weight, unplaced(weight_context(site, drawn, 0))
-    if cast is not None and fits(cast, geometry.out_group):
+    if cast is not None and fits(cast, geometry.out_group) and weight.is_contiguous():
         made = weight_operand(weight.flatten(1), cast, 0, site, drawn)
         return _made(made.carrier.reshape(weight.shape), made)
     if cast is None or cast.ignores_axis:
