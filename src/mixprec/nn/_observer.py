@@ -179,9 +179,7 @@ class GemmObserver(TorchDispatchMode):
     def _note_origin(self, args: tuple[Any, ...]) -> None:
         # The node of the operator that is about to run has just taken its number.
         number = torch.autograd._get_sequence_nr() - 1  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
-        if torch.is_grad_enabled() and any(t.requires_grad for t in _tensors(args)):
-            self._origins[number] = self._origin_here()
-        elif number not in self._origins:  # perhaps that of an autograd function, whose forward runs without gradients
+        if (torch.is_grad_enabled() and any(t.requires_grad for t in _tensors(args))) or number not in self._origins:
             self._origins[number] = self._origin_here()
 
     def path(self) -> str:
