@@ -105,7 +105,7 @@ def test_every_product_is_covered_and_named(name: str, kind: str, attention: str
     assert abs(sum(audit.shares.values()) - 1) < 1e-9
     paths = dict(model.named_modules())
     assert all(row.site in paths for row in audit.rows), "each by the path of a module"
-    # The head stays wide on purpose (these models are too short for nvfp4 to keep a block so); activations have no rule.
+    # The head stays wide on purpose; these models are too short for nvfp4 to keep a block so; activations have no rule.
     wide = {row.site for row in audit.rows if row.format in ("fp32", "bf16")}
     low = {row.site for row in audit.rows if row.format not in ("fp32", "bf16")}
     assert not low & wide
