@@ -21,6 +21,10 @@ from ._site import ConversionState, Site
 from ._telling import plain_product
 
 
+# Memory of a pass for the kernel's operands: query, key and value; before them and after, the gradient and the output.
+_SLOTS = ("first", "second", "third", "weight", "sums")
+
+
 @dataclass(frozen=True, kw_only=True)
 class AttentionArguments:
     """The arguments of ``F.scaled_dot_product_attention`` besides query, key and value."""
@@ -48,7 +52,7 @@ class WideAttention(OnceFunction):
         ctx.where = state.where()
         with plain_torch(state.device_type), plain_product(state, ctx.where, "attention", "emulated"):
             wide, logsumexp = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-                q.float(), k.float(), v.float(), 0.0, arguments.is_causal, attn_mask=bias, scale=arguments.scale
+                *_widened(state, q, k, v), 0.0, arguments.is_causal, attn_mask=bias, scale=arguments.scale
             )
             # The kernel lays its output out as [B, T, H, E]; the copy keeps that, so that the merge of heads is a view.
             out = wide.to(state.compute_dtype)
@@ -64,11 +68,25 @@ class WideAttention(OnceFunction):
         arguments, state = ctx.arguments, ctx.state
         with plain_torch(state.device_type), plain_product(state, ctx.where, "attention backward", "emulated"):
             grads = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
-                grad.float(), q.float(), k.float(), v.float(), out.float(), logsumexp, 0.0, arguments.is_causal,
+                *_widened(state, grad, q, k, v, out), logsumexp, 0.0, arguments.is_causal,
                 attn_mask=bias, scale=arguments.scale,
             )  # fmt: skip
             dq, dk, dv = (g.to(state.compute_dtype) for g in grads)
         return dq, dk, dv, None, None, None
+
+
+def _widened(state: ConversionState, *tensors: Tensor) -> list[Tensor]:
+    """Tensors [B, H, T, E] in fp32, for the time of one call of the kernel."""
+    return [_widened_into(slot, t, state) for slot, t in zip(_SLOTS, tensors, strict=False)]
+
+
+def _widened_into(slot: str, x_BHTE: Tensor, state: ConversionState) -> Tensor:
+    # Heads are mostly slices of a projection [B, T, H, E]: their order in memory is kept, and the copy reads straight on.
+    is_slice = x_BHTE.stride(1) < x_BHTE.stride(2)
+    x = x_BHTE.transpose(1, 2) if is_slice else x_BHTE
+    out = state.current.workspace.take(slot, x.shape, x.device)
+    wide = x.float() if out is None else out.copy_(x)
+    return wide.transpose(1, 2) if is_slice else wide
 
 
 def attention(

@@ -128,6 +128,7 @@ class Conversion:
                 module.__dict__.pop(ATTRIBUTE, None)
                 module.__dict__.pop(PATH, None)
         self.model.__dict__.pop(_HANDLE, None)
+        self.state.current.workspace.release()
 
     @contextmanager
     def region(self) -> Generator[None]:
@@ -141,7 +142,6 @@ class Conversion:
         seen = observer if observer is not None and observer.was_on else None
         with torch.autocast(self.state.device_type, enabled=False), ComputeMode(self.state), observing(seen):
             yield
-        self.state.current.workspace.release()
         if observer is not None:
             self._end_measurement(observer)
 

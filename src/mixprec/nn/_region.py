@@ -65,7 +65,8 @@ def _run_outermost(
         else:
             state.look()
         outputs = forward(module, *args, **kwargs)
-    current.workspace.release()
+    if not current.records:  # a training pass is followed by its backward pass, and by the next step
+        current.workspace.release()
     return (
         pytree.tree_map(functools.partial(_widened, dtype=state.compute_dtype), outputs) if state.is_16bit else outputs
     )

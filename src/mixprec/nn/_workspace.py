@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ._huge_pages import empty_in_large_pages
+
 
 class Workspace:
     """One fp32 buffer for each slot, as large as the largest use so far; a use ends where the slot's next one begins.
@@ -28,7 +30,7 @@ class Workspace:
         buffer = self._buffers.get(slot)
         if buffer is None or buffer.numel() < size:
             with torch.inference_mode(False):  # else training could not write what an evaluation has made
-                buffer = self._buffers[slot] = torch.empty(size)
+                buffer = self._buffers[slot] = empty_in_large_pages(size)
         return buffer[:size].view(tuple(shape))
 
     def release(self) -> None:
