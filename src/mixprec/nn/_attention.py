@@ -20,7 +20,6 @@ from ._once import OnceFunction, once, refuse_transforms
 from ._site import ConversionState, Site
 from ._telling import plain_product
 
-
 # Memory of a pass for the kernel's operands: query, key and value; before them and after, the gradient and the output.
 _SLOTS = ("first", "second", "third", "weight", "sums")
 
@@ -77,11 +76,13 @@ class WideAttention(OnceFunction):
 
 def _widened(state: ConversionState, *tensors: Tensor) -> list[Tensor]:
     """Tensors [B, H, T, E] in fp32, for the time of one call of the kernel."""
+    if torch.compiler.is_compiling():  # which plans memory itself, and does not trace what lies where
+        return [t.float() for t in tensors]
     return [_widened_into(slot, t, state) for slot, t in zip(_SLOTS, tensors, strict=False)]
 
 
 def _widened_into(slot: str, x_BHTE: Tensor, state: ConversionState) -> Tensor:
-    # Heads are mostly slices of a projection [B, T, H, E]: their order in memory is kept, and the copy reads straight on.
+    # Heads are mostly slices of a projection [B, T, H, E]: their order in memory is kept, so that the copy reads on.
     is_slice = x_BHTE.stride(1) < x_BHTE.stride(2)
     x = x_BHTE.transpose(1, 2) if is_slice else x_BHTE
     out = state.current.workspace.take(slot, x.shape, x.device)

@@ -1,4 +1,4 @@
-"""Memory in large pages: a matrix that is written, multiplied and written again costs fewer walks of the page tables."""
+"""Memory in large pages: fewer walks of the page tables while a matrix is written and multiplied."""
 
 from __future__ import annotations
 
