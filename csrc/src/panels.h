@@ -78,6 +78,7 @@ class Panels {
     for (std::int64_t c = 0; c < columns; c += kPiece) {
       const std::int64_t n = smaller(kPiece, columns - c), entry = entry_of(spread_, c);
       const std::int64_t start = r * task_.source.cols + rows.col_begin + c;
+      stage_.fetch_next(r, c, n);
       const bool stochastic = task_.rounding == Rounding::stochastic;
       const std::uint32_t* words = stochastic ? philox_fill(philox_, start, n, scratch_.words) : nullptr;
       if (task_.track_amax) see(amax_run(x + c, n));

@@ -11,6 +11,8 @@ using mixprec::Rect;
 using mixprec::Source;
 using mixprec::TransformTask;
 
+constexpr std::int64_t kCacheLine = 64;  // bytes
+
 MIXPREC_INLINE bool is_prepared(const Source& source) {
   return source.transform == 0 && source.x.dtype == Dtype::f32;
 }
@@ -85,6 +87,15 @@ class Stage {
     if (prepared_) return static_cast<const float*>(source_.x.data) + r * source_.x.cols + panel_.col_begin;
     if (r < begin_ || r >= end_) fill(r);
     return staged_ + (r - begin_) * (panel_.col_end - panel_.col_begin);
+  }
+
+  // Asks memory for what the next panel reads of row r where this one reads n elements from its column c on: the
+  // processor's own prefetchers stop at the end of a page, and not before arithmetic has stopped to wait.
+  MIXPREC_MEMBER void fetch_next(std::int64_t r, std::int64_t c, std::int64_t n) const {
+    const std::int64_t width = panel_.col_end - panel_.col_begin, size = dtype_size(source_.x.dtype);
+    const std::int64_t start = r * source_.x.cols + panel_.col_begin + width + c;
+    const char* from = static_cast<const char*>(source_.x.data) + start * size;
+    for (std::int64_t i = 0; i < n * size; i += kCacheLine) __builtin_prefetch(from + i);
   }
 
  private:
