@@ -103,10 +103,25 @@ def test_a_hand_written_file_is_short():
     )
 
 
+@pytest.mark.parametrize("said", ["", "[loss_scale]"])
+def test_fp16_without_a_word_on_the_loss_scale_has_the_default_one(said: str):
+    read = Recipe.from_toml(f'name = "a"\ncompute_dtype = "fp16"\n{said}')
+    assert read.loss_scale == recipe("fp16").loss_scale == LossScale(kind="dynamic")
+    assert Recipe.from_toml(read.to_toml()) == read
+    off = Recipe.from_toml('name = "a"\ncompute_dtype = "fp16"\n[loss_scale]\nkind = "none"')
+    assert off.loss_scale == LossScale()
+    assert Recipe.from_toml(off.to_toml()) == off
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("name = ", "the recipe is not TOML"),
+        (
+            "name = 'a'\n[loss_scale]\ninitial = 1024",
+            "loss_scale has initial and no kind: expected kind = \"static\" or \"dynamic\"",
+        ),
+        ("name = 'a'\n[loss_scale]\nkind = 'dynamik'", "loss_scale: unknown loss scale 'dynamik'.*'dynamic'"),
         ("compute_dtype = 'bf16'", "the recipe has no name"),
         ("name = 'a'\ncompute_type = 'bf16'", "unknown key in recipe: 'compute_type'.*did you mean 'compute_dtype'"),
         ("name = 3", "recipe.name is 3 \\(int\\), expected str"),

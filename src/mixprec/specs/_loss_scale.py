@@ -56,3 +56,7 @@ class LossScale:
                 f"loss scale has growth={self.growth}, backoff={self.backoff}, interval={self.interval}: "
                 "expected growth above 1, backoff between 0 and 1, interval 1 or more"
             )
+
+
+#: A recipe's loss scale where nothing was said of it; told apart from an equal one that was asked for by its identity.
+NOT_SAID = LossScale()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 
 from ..formats import unknown_name
-from ._loss_scale import LossScale
+from ._loss_scale import NOT_SAID, LossScale
 from ._phase import Phase, check_phases, phase_at
 from ._rule import Layer, Rule
 
@@ -26,7 +26,8 @@ class Recipe:
             compute dtype.
         compute_dtype: dtype of the activations between matrix products, by autocast's rules.
         residual: dtype of the residual stream: ``"fp32"``, which autocast gives, or ``"compute"``.
-        loss_scale: how the loss is scaled.
+        loss_scale: how the loss is scaled. Left out it is dynamic (2^16, 2, 0.5, 2000) where the compute dtype is
+            fp16, which loses small gradients without, else none; ``LossScale(kind="none")`` turns it off.
         weights: ``"master"``: parameters keep their dtype, and one of 16 bits gets an fp32 master;
             ``"true"``: 16-bit parameters without a master.
         engine: ``"native"``: the device multiplies the format; ``"emulated"``: rounded operands in a wider
@@ -41,13 +42,15 @@ class Recipe:
     Example:
         >>> Recipe(name="mine", compute_dtype="bf16").loss_scale.kind
         'none'
+        >>> Recipe(name="mine", compute_dtype="fp16").loss_scale.kind
+        'dynamic'
     """
 
     name: str
     rules: tuple[Rule, ...] = ()
     compute_dtype: ComputeDtype = "fp32"
     residual: Residual = "fp32"
-    loss_scale: LossScale = field(default_factory=LossScale)
+    loss_scale: LossScale = NOT_SAID
     weights: Weights = "master"
     engine: Engine = "auto"
     phases: tuple[Phase, ...] = ()
@@ -65,6 +68,8 @@ class Recipe:
         for kind, got, known in choices:
             if got not in known:
                 raise unknown_name(kind, got, known)
+        if self.loss_scale is NOT_SAID and self.compute_dtype == "fp16":
+            object.__setattr__(self, "loss_scale", LossScale(kind="dynamic"))  # frozen for everybody else
         self._check_parts()
         if self.weights == "true" and self.compute_dtype == "fp32":
             raise ValueError(

@@ -86,9 +86,7 @@ def recipe(name: str, /, **overrides: Unpack[RecipeOverrides]) -> Recipe:
     Args:
         name: one of ``recipe_names()``. ``"auto"`` is a placeholder of that name until ``prepare`` or
             ``auto_recipe`` has seen the device.
-        **overrides: fields of ``Recipe``. ``residual`` may be the compute dtype's name. Where
-            ``compute_dtype="fp16"`` is asked of a recipe without a loss scale and none is given, it gets a
-            dynamic one, since fp16 loses gradients without.
+        **overrides: fields of ``Recipe``. ``residual`` may be the compute dtype's name.
 
     Raises:
         ValueError: an unknown name, or a value that does not fit.
@@ -106,8 +104,6 @@ def recipe(name: str, /, **overrides: Unpack[RecipeOverrides]) -> Recipe:
     compute_dtype = changes.get("compute_dtype", base.compute_dtype)
     if "residual" in changes:
         changes["residual"] = resolve_residual(changes["residual"], compute_dtype)
-    if compute_dtype == "fp16" and base.loss_scale.kind == "none":
-        changes.setdefault("loss_scale", LossScale(kind="dynamic"))
     return replace(base, **changes)
 
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 from ..formats import unknown_name
 from ._accumulator import parse_accumulator
 from ._layer import OPERANDS, LayerPrecision
-from ._loss_scale import LossScale
+from ._loss_scale import NOT_SAID, LossScale
 from ._parse import parse_cast
 from ._phase import Phase
 from ._recipe import Recipe, resolve_residual
@@ -57,11 +57,10 @@ def parse_recipe(text: str) -> Recipe:
     if "residual" in strings:
         strings["residual"] = resolve_residual(strings["residual"], strings.get("compute_dtype", "fp32"))
     phases = _get(table, "phases", list, "recipe", [])
-    loss_scale = _parse_loss_scale(_get(table, "loss_scale", dict, "recipe", {}))
     return Recipe(
         rules=_parse_rules(table, "recipe", "rules"),
         phases=tuple(_parse_phase(phase, f"phases[{index}]") for index, phase in enumerate(phases)),
-        loss_scale=loss_scale,
+        loss_scale=_parse_loss_scale(_get(table, "loss_scale", dict, "recipe", {})),
         **cast("Any", strings),
     )
 
@@ -168,7 +167,14 @@ def _parse_loss_scale(table: dict[str, Any]) -> LossScale:
     _check_keys("loss_scale", table, [item.name for item in fields(LossScale)])
     kinds: dict[str, type] = {"kind": str, "interval": int}
     values = {name: _get(table, name, kinds.get(name, float), "loss_scale") for name in table}
-    return LossScale(**values)
+    if not values:
+        return NOT_SAID
+    if "kind" not in values:  # numbers of a loss scale that nobody asked for would do nothing
+        raise ValueError(
+            f'loss_scale has {", ".join(values)} and no kind: expected kind = "static" or "dynamic" (or "none") beside'
+        )
+    with _told_at("loss_scale"):
+        return LossScale(**values)
 
 
 @contextmanager
