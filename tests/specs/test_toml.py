@@ -119,7 +119,7 @@ def test_fp16_without_a_word_on_the_loss_scale_has_the_default_one(said: str):
         ("name = ", "the recipe is not TOML"),
         (
             "name = 'a'\n[loss_scale]\ninitial = 1024",
-            "loss_scale has initial and no kind: expected kind = \"static\" or \"dynamic\"",
+            'loss_scale has initial and no kind: expected kind = "static" or "dynamic"',
         ),
         ("name = 'a'\n[loss_scale]\nkind = 'dynamik'", "loss_scale: unknown loss scale 'dynamik'.*'dynamic'"),
         ("compute_dtype = 'bf16'", "the recipe has no name"),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
+from mixprec import kernels
 from mixprec.specs import parse_cast
 from mixprec.tensors import error, fake_quantize, quantize
 
@@ -39,3 +42,43 @@ def test_one_cast_alone_has_a_table_of_one_row():
         error(X, ["mxfp8", 3])
     with pytest.raises(ValueError, match="unknown format 'mxfp88'"):
         error(X, "mxfp88")
+
+
+DELAYED = "e4m3[tensor] delayed"
+
+
+@pytest.mark.parametrize("function", [quantize, fake_quantize])
+@pytest.mark.parametrize(
+    "amax", [-1.0, -0.5, math.nan, math.inf, 1e39, torch.tensor(-1.0), torch.tensor(math.nan), torch.tensor(1e300).double()]
+)
+def test_an_amax_is_a_finite_magnitude(function, amax):
+    expected = r"amax is -?[0-9.e+infa]+, expected a finite number of fp32, 0 or more \(0: the tensor's own\)"
+    with pytest.raises(ValueError, match=expected):
+        function(X, DELAYED, amax=amax)
+
+
+@pytest.mark.parametrize("function", [quantize, fake_quantize])
+@pytest.mark.parametrize("amax", ["1", True, [1.0, 2.0], 1j])
+def test_an_amax_is_a_number(function, amax):
+    with pytest.raises(TypeError, match=r"amax is .*, expected one number or a tensor of one"):
+        function(X, DELAYED, amax=amax)
+
+
+@pytest.mark.parametrize("function", [quantize, fake_quantize])
+@pytest.mark.parametrize("amax", [torch.ones(2), torch.ones(0), torch.tensor(True), torch.tensor(1j)])
+def test_an_amax_is_one_number(function, amax):
+    with pytest.raises(TypeError, match=r"amax is .*, expected one number or a tensor of one"):
+        function(X, DELAYED, amax=amax)
+
+
+def test_a_tensor_of_one_number_is_an_amax():
+    right = fake_quantize(X, DELAYED, amax=2.0)
+    for amax in (2, torch.tensor(2), torch.tensor([2.0]), torch.tensor([[2.0]], dtype=torch.bfloat16)):
+        assert fake_quantize(X, DELAYED, amax=amax).equal(right)
+        assert quantize(X, DELAYED, amax=amax).dequantize().equal(right)
+
+
+@pytest.mark.parametrize("amax", [-1.0, math.nan, math.inf])
+def test_kernels_refuse_an_amax_that_is_no_magnitude(amax):
+    with pytest.raises(ValueError, match=r"amax of a delayed scale is .*, expected a finite number, 0 or more"):
+        kernels.delayed(X.reshape(1, -1), DELAYED, torch.tensor(amax))

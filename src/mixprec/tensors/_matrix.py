@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -120,7 +121,9 @@ def given_amax(cast: Cast, amax: Tensor | float | None, device: torch.device) ->
     """The amax of a delayed scale as 0-d fp32; None for a cast that takes its scale from the tensor.
 
     Raises:
-        ValueError: the scale is delayed and there is no amax, or the other way round.
+        TypeError: an amax that is not one number.
+        ValueError: the scale is delayed and there is no amax, or the other way round; an amax that is negative, NaN
+            or infinite.
     """
     if (cast.delayed is None) != (amax is None):
         raise ValueError(
@@ -129,4 +132,21 @@ def given_amax(cast: Cast, amax: Tensor | float | None, device: torch.device) ->
             if amax is None
             else f"the cast '{cast}' takes its scale from the tensor itself: leave out amax, or add 'delayed'"
         )
-    return None if amax is None else torch.as_tensor(amax, dtype=torch.float32, device=device)
+    return None if amax is None else _checked_amax(amax).to(device)
+
+
+def _checked_amax(amax: Tensor | float) -> Tensor:
+    """One number as 0-d fp32. Its value is not looked at while a compiler traces, which has none."""
+    is_number = isinstance(amax, Real) and not isinstance(amax, bool)
+    if isinstance(amax, Tensor):
+        is_number = amax.numel() == 1 and not amax.is_complex() and amax.dtype != torch.bool
+    if not is_number:
+        got = f"of shape {list(amax.shape)}, {amax.dtype}" if isinstance(amax, Tensor) else f"{amax!r}"
+        raise TypeError(f"amax is {got} ({type(amax).__name__}), expected one number or a tensor of one")
+    one = torch.as_tensor(amax).to(torch.float32).reshape(())
+    if not torch.compiler.is_compiling() and not 0.0 <= one.item() < math.inf:
+        raise ValueError(
+            f"amax is {float(amax):g}, expected a finite number of fp32, 0 or more (0: the tensor's own), as "
+            "x.abs().amax() gives"
+        )
+    return one
