@@ -1,4 +1,4 @@
-"""Tensors near fp32's smallest numbers: a quant_scale ends at 2**127, and what comes out is no worse than that makes it."""
+"""Tensors near fp32's smallest numbers: a quant_scale ends at 2**127, and nothing is worse than that makes it."""
 
 import pytest
 import torch

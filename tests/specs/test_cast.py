@@ -218,7 +218,7 @@ def test_what_parses_prints_and_parses_to_itself(head: str, words: list[str]):
         ("mxfp8 delayed", "a delayed scale is one for the whole tensor"),
         ("e4m3 delayed", "a delayed scale is one for the whole tensor"),
         ("e4m3[tensor] delayed rht16", "without a transform"),
-        ("e4m3[tensor] delayed(0)", "history=0.*expected 1 or more"),
+        ("e4m3[tensor] delayed(0)", "history=0.*expected 1 to 1048576"),
         ("e4m3[tensor] delayed(4,max,17)", "margin=17"),
         ("e4m3[tensor] delayed(4,mean)", "unknown algorithm of delayed scaling 'mean'"),
         ("e4m3[tensor] delayed(x)", "cannot be read: expected delayed"),

@@ -49,7 +49,7 @@ def test_senseless_recipes_are_refused(fields: dict[str, object], reason: str):
     [
         ({"loss_scale": "dynamic"}, r"loss_scale is 'dynamic', expected a LossScale, e.g. LossScale\(kind='dynamic'\)"),
         ({"rules": [Rule()]}, r"rules is \[Rule\(.*expected a tuple of Rule"),
-        ({"rules": ("mxfp8",)}, r"rules is \('mxfp8',\), expected a tuple of Rule"),
+        ({"rules": ("mxfp8",)}, r"rules is \('mxfp8',\) \(tuple\), expected a tuple of Rule"),
         ({"phases": Phase(last=0.2)}, "expected a tuple of Phase"),
     ],
 )

@@ -49,7 +49,8 @@ DELAYED = "e4m3[tensor] delayed"
 
 @pytest.mark.parametrize("function", [quantize, fake_quantize])
 @pytest.mark.parametrize(
-    "amax", [-1.0, -0.5, math.nan, math.inf, 1e39, torch.tensor(-1.0), torch.tensor(math.nan), torch.tensor(1e300).double()]
+    "amax",
+    [-1.0, -0.5, math.nan, math.inf, 1e39, torch.tensor(-1.0), torch.tensor(math.nan), torch.tensor(1e300).double()],
 )
 def test_an_amax_is_a_finite_magnitude(function, amax):
     expected = r"amax is -?[0-9.e+infa]+, expected a finite number of fp32, 0 or more \(0: the tensor's own\)"
@@ -82,3 +83,37 @@ def test_a_tensor_of_one_number_is_an_amax():
 def test_kernels_refuse_an_amax_that_is_no_magnitude(amax):
     with pytest.raises(ValueError, match=r"amax of a delayed scale is .*, expected a finite number, 0 or more"):
         kernels.delayed(X.reshape(1, -1), DELAYED, torch.tensor(amax))
+
+
+@pytest.mark.parametrize("function", [quantize, fake_quantize, error])
+def test_x_must_be_dense_and_have_values(function):
+    with pytest.raises(ValueError, match=rf"{function.__name__}: x is torch.sparse_coo, expected a dense .*to_dense"):
+        function(X.to_sparse(), "mxfp8")
+    with pytest.raises(ValueError, match="error: x is on the meta device, which holds no values"):
+        error(X.to("meta"), "mxfp8")
+
+
+@pytest.mark.parametrize("cast", ["mxfp4", "mxfp4 sr"])
+@pytest.mark.parametrize("function", [quantize, fake_quantize, error])
+@pytest.mark.parametrize(("seed", "kind"), [("a", TypeError), (1.5, TypeError), (True, TypeError), (2**63, ValueError)])
+def test_a_seed_is_64_bits_whether_or_not_it_is_used(function, cast, seed, kind):
+    with pytest.raises(kind, match=r"seed is .*, expected an integer of 64 bits"):
+        function(X, cast, seed=seed)
+
+
+def test_an_offset_is_64_bits():
+    with pytest.raises(ValueError, match=r"offset is .*, expected an integer of 64 bits"):
+        quantize(X, "mxfp4 sr", seed=0, offset=2**63)
+    with pytest.raises(TypeError, match=r"offset is 'a' \(str\), expected an integer of 64 bits"):
+        quantize(X, "mxfp4", offset="a")
+
+
+@pytest.mark.parametrize("cast", ["mxfp4", "e4m3"])
+def test_out_must_be_a_tensor(cast):
+    with pytest.raises(TypeError, match=r"fake_quantize: out is a list, expected a torch.Tensor"):
+        fake_quantize(X, cast, out=[1.0])
+
+
+def test_error_wants_a_cast():
+    with pytest.raises(ValueError, match="error: no cast to try: expected at least one, such as 'mxfp8'"):
+        error(X, [])

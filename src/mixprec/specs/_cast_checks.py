@@ -51,8 +51,8 @@ def _block_scale_problem(cast: Cast, scale: Format) -> str:
         return f"'{scale.name}' is no format for block scales: expected fp32, e8m0 or a float of at most 8 bits"
     if scale.bits > 8:
         return (
-            f"a block scale of '{scale.name}' takes {scale.bits} bits and is kept in a byte: expected a float of at most "
-            "8 bits, fp32 or e8m0"
+            f"a block scale of '{scale.name}' takes {scale.bits} bits and is kept in a byte: expected a float of at "
+            "most 8 bits, fp32 or e8m0"
         )
     if scale.mantissa_bits == 0 or not scale.has_subnormals:
         return f"a block scale is rounded to '{scale.name}', which must have subnormals and mantissa bits (or be e8m0)"
@@ -63,8 +63,8 @@ def _block_scale_problem(cast: Cast, scale: Format) -> str:
     if bits > CARRIER_BITS:
         return (
             f"numbers of '{element.name}' have up to {element.significant_bits} significant bits, times a scale of "
-            f"'{scale.name}' {bits}, and products of more than {CARRIER_BITS} each are not exact in fp32; use an fp32 or "
-            "e8m0 scale"
+            f"'{scale.name}' {bits}, and products of more than {CARRIER_BITS} each are not exact in fp32; use an fp32 "
+            "or e8m0 scale"
         )
     return ""
 
@@ -108,7 +108,8 @@ def _top_power(name: str) -> float:
 def _ratio_problem(cast: Cast) -> str:
     if not 0 < cast.ratio <= 1 or cast.ratio.denominator > MAX_DENOMINATOR:
         return (
-            f"the ratio is {cast.ratio}, expected a fraction above 0 and up to 1, of a denominator up to {MAX_DENOMINATOR}"
+            f"the ratio is {cast.ratio}, expected a fraction above 0 and up to 1, of a denominator up to "
+            f"{MAX_DENOMINATOR}"
         )
     if cast.ratio != Fraction(1):
         if cast.granularity.kind == "none":

@@ -7,6 +7,7 @@ from typing import Literal
 
 from ._accumulator import Accumulator
 from ._cast import Cast
+from ._kinds import check_kinds, one_of
 from ._parse import parse_cast
 
 OPERANDS = (
@@ -39,6 +40,7 @@ class LayerPrecision:
 
     Raises:
         ValueError: another output, or the operands of one product disagree about the transform.
+        TypeError: an operand that is no ``Cast`` (``of``, ``uniform`` and ``by_pass`` read one-line forms).
 
     Example:
         >>> str(LayerPrecision.of(input="e4m3[tensor]", grad_output="e5m2[tensor]").wgrad_grad_output)
@@ -55,6 +57,8 @@ class LayerPrecision:
     accumulator: Accumulator | None = None
 
     def __post_init__(self) -> None:
+        casts = dict.fromkeys(OPERANDS, one_of(Cast, optional=True))
+        check_kinds("layer precision", self, {**casts, "accumulator": one_of(Accumulator, optional=True)})
         if self.output != "compute":
             raise ValueError(f"output is '{self.output}', expected 'compute': other outputs are not in this version")
         pairs = zip(OPERANDS[::2], OPERANDS[1::2], strict=True)

@@ -159,7 +159,7 @@ def _parse_precision(value: Any, where: str) -> LayerPrecision | None:
     make = LayerPrecision.of if is_by_role else LayerPrecision
     with _told_at(where):
         accumulator = parse_accumulator(texts.pop("accumulator", "fp32"))
-        casts: dict[str, Any] = {name: parse_cast(text) for name, text in texts.items()}
+        casts: dict[str, Any] = {name: parse_cast(text) for name, text in texts.items() if text != "compute"}
         return make(accumulator=accumulator, **casts)
 
 
@@ -198,5 +198,6 @@ def _get(table: Mapping[str, Any], name: str, kind: type, where: str, default: A
     if kind is float and type(value) is int:
         return float(value)
     if type(value) is not kind:
-        raise ValueError(f"{where}.{name} is {value!r} ({type(value).__name__}), expected {kind.__name__}")
+        words = f"tables: [[{name}]]" if kind is list else f"a table: [{name}]" if kind is dict else kind.__name__
+        raise ValueError(f"{where}.{name} is {value!r} ({type(value).__name__}), expected {words}")
     return value

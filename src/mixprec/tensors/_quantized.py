@@ -11,7 +11,8 @@ from mixprec import kernels
 from mixprec.formats import get_format
 from mixprec.specs import Cast
 
-from ._matrix import as_matrix, canonical, check_tensor, given_amax, random_state, resolve
+from ._arguments import check_tensor, given_amax, random_state
+from ._matrix import as_matrix, canonical, resolve
 from ._outer import times_outer
 
 
@@ -98,8 +99,8 @@ def quantize(
 
     Raises:
         TypeError: x is no tensor, or not of fp32, bf16 or fp16; or a cast, seed or amax that is none.
-        ValueError: the cast is unknown, needs a seed or an amax, an amax is negative, NaN or infinite, or NaN meets a format that has none under no scale
-            that could tell.
+        ValueError: x is sparse; the cast is unknown, or needs a seed or an amax; an amax is negative, NaN or infinite,
+            a seed beyond 64 bits; or NaN meets a format that has none under no scale that could tell.
 
     Example:
         >>> import torch
@@ -155,7 +156,8 @@ def fake_quantize(
 
     Raises:
         TypeError: x is no tensor, or not of fp32, bf16 or fp16; or a cast, seed or amax that is none.
-        ValueError: the cast is unknown or needs an amax, an amax that is negative, NaN or infinite, or an ``out`` that does not fit.
+        ValueError: x is sparse; the cast is unknown or needs an amax; an amax that is negative, NaN or infinite, a seed
+            beyond 64 bits, or an ``out`` that does not fit.
         RuntimeError: x requires a gradient, which rounding does not pass on.
 
     Example:
@@ -164,6 +166,8 @@ def fake_quantize(
         [4.0, 0.5, -2.0]
     """
     check_tensor("fake_quantize", x)
+    if out is not None:
+        check_tensor("fake_quantize", out, "out")
     resolved, text = resolve(cast), canonical(cast)
     random = random_state(resolved, seed, 0)
     delayed = given_amax(resolved, amax, x.device)
