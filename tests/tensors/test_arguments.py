@@ -9,7 +9,7 @@ import torch
 
 from mixprec import kernels
 from mixprec.specs import parse_cast
-from mixprec.tensors import error, fake_quantize, quantize
+from mixprec.tensors import analyze_file, error, fake_quantize, quantize
 
 X = torch.linspace(-1, 1, 32)
 
@@ -117,3 +117,18 @@ def test_out_must_be_a_tensor(cast):
 def test_error_wants_a_cast():
     with pytest.raises(ValueError, match="error: no cast to try: expected at least one, such as 'mxfp8'"):
         error(X, [])
+
+
+def test_a_file_is_analyzed_under_one_cast_alone(tmp_path):
+    file = tmp_path / "w.pt"
+    torch.save({"w": X.reshape(1, -1)}, file)
+    for one in ("mxfp8", parse_cast("mxfp8")):
+        assert analyze_file(file, one).rows == analyze_file(str(file), ["mxfp8"]).rows
+    for casts in (3, [3], None):
+        with pytest.raises(TypeError, match=r"cast is .*, expected a Cast or its one-line form"):
+            analyze_file(file, casts)
+    for name, arguments in (("path", (None, "mxfp8")), ("path", (3, "mxfp8"))):
+        with pytest.raises(TypeError, match=f"analyze_file: {name} is .*, expected a text"):
+            analyze_file(*arguments)
+    with pytest.raises(TypeError, match="analyze_file: match is None"):
+        analyze_file(file, "mxfp8", match=None)

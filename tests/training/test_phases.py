@@ -105,3 +105,11 @@ def test_weights_and_moments_are_carried_over():
     train(plain, 2)
     assert all(a.equal(b) for a, b in zip(session.model.parameters(), plain.model.parameters(), strict=True))
     assert {state["step"].item() for state in session.optimizer.state.values()} == {2.0}
+
+
+def test_a_phase_that_the_run_ends_before_is_told():
+    session = build(total_steps=4)
+    note = "recipe late: the phase from step 4 on never begins, for the run has 4 steps"
+    assert session.notes == (note,)
+    assert note in str(session)
+    assert build(total_steps=5).notes == ()

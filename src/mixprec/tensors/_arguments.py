@@ -85,4 +85,4 @@ def _checked_amax(amax: Tensor | float) -> Tensor:
 def _is_one_number(given: object) -> bool:
     if isinstance(given, Tensor):
         return given.numel() == 1 and not given.is_complex() and given.dtype != torch.bool
-    return isinstance(given, Real) and not isinstance(given, bool)
+    return isinstance(given, Real) and given is not True and given is not False

@@ -11,7 +11,7 @@ from torch import Tensor
 from mixprec.specs import Cast
 
 from ._arguments import check_tensor
-from ._matrix import resolve
+from ._matrix import resolve_all
 from ._tally import Tally, tally
 
 
@@ -86,10 +86,7 @@ def error(x: Tensor, casts: Cast | str | Iterable[Cast | str], *, seed: int = 0)
     check_tensor("error", x)
     if x.is_meta:
         raise ValueError("error: x is on the meta device, which holds no values: no error can be told")
-    several = casts if isinstance(casts, Iterable) and not isinstance(casts, str) else (casts,)
-    resolved = [resolve(cast) for cast in several]
-    if not resolved:
-        raise ValueError("error: no cast to try: expected at least one, such as 'mxfp8'")
+    resolved = resolve_all("error", casts)
     return ErrorTable(tuple(cast_error(cast, tally(x, cast, seed=seed)) for cast in resolved))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from torch import Tensor
 
@@ -60,6 +60,20 @@ def resolve(cast: Cast | str) -> Cast:
         'e2m1'
     """
     return parse_cast(cast) if isinstance(cast, str) else _cast(cast)
+
+
+def resolve_all(what: str, casts: Cast | str | Iterable[Cast | str]) -> list[Cast]:
+    """Casts from themselves or their one-line forms, or from one alone.
+
+    Raises:
+        TypeError: one is neither.
+        ValueError: a form that cannot be read, or none at all.
+    """
+    several = casts if isinstance(casts, Iterable) and not isinstance(casts, str) else (casts,)
+    resolved = [resolve(cast) for cast in several]
+    if not resolved:
+        raise ValueError(f"{what}: no cast to try: expected at least one, such as 'mxfp8'")
+    return resolved
 
 
 def _cast(given: object) -> Cast:

@@ -29,6 +29,17 @@ class PhaseKeeper:
         self._now = recipe.at(0, total_steps)
         self._audit = PhaseAudit(conversion)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which phases the run ends before."""
+        total = self._total
+        starts = [] if total is None else [phase.begins(total) for phase in self._recipe.phases]
+        return tuple(
+            f"recipe {self._recipe.name}: the phase from step {start} on never begins, for the run has {total} steps"
+            for start in starts
+            if total is not None and start >= total
+        )
+
     def reach(self, applied: int) -> list[str]:
         """Bring the model to the rules that hold after so many applied steps; say what changed."""
         wanted = self._recipe.at(applied, self._total)

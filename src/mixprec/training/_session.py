@@ -68,7 +68,8 @@ class Session:
         self._is_open, self._are_gradients_bad = True, False
         self._phases = PhaseKeeper(recipe, conversion, total_steps)
         conversion.begin_step()
-        self.notes = tuple(note for note in conversion.notes if not is_without_session(note))
+        told = tuple(note for note in conversion.notes if not is_without_session(note))
+        self.notes = (*told, *self._phases.notes)
         self._tell_notes()
 
     def __str__(self) -> str:
