@@ -82,6 +82,11 @@ def test_overrides():
         recipe("bf16", compute_type="fp16")  # type: ignore[call-arg]
 
 
+def test_auto_takes_no_compute_dtype():
+    with pytest.raises(ValueError, match=r"recipe 'auto' chooses the compute dtype by the device, got .*'fp16'"):
+        recipe("auto", compute_dtype="fp16")
+
+
 def test_fp16_gets_a_loss_scale_unless_told():
     assert recipe("mxfp8", compute_dtype="fp16").loss_scale.kind == "dynamic"
     static = LossScale(kind="static", initial=8.0)

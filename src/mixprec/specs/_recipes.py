@@ -100,6 +100,11 @@ def recipe(name: str, /, **overrides: Unpack[RecipeOverrides]) -> Recipe:
     for key in changes:
         if key not in known:
             raise unknown_name("recipe field", key, known)
+    if name == "auto" and "compute_dtype" in changes:
+        raise ValueError(
+            f"recipe 'auto' chooses the compute dtype by the device, got compute_dtype={changes['compute_dtype']!r}: "
+            "leave it out, or name the recipe bf16, fp16 or fp32"
+        )
     compute_dtype = changes.get("compute_dtype", base.compute_dtype)
     if "residual" in changes:
         changes["residual"] = resolve_residual(changes["residual"], compute_dtype)
