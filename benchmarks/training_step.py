@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from mixprec.compare.workloads.gpt import GPT, GPTConfig, next_character_loss
 from mixprec.nn import convert
-from mixprec.specs import LayerPrecision, Recipe, Rule, parse_cast, recipe
+from mixprec.specs import LayerPrecision, Recipe, Rule, recipe
 
 from ._machine import machine
 from ._memory import saved_by_linears, saved_bytes
@@ -104,16 +104,7 @@ def _candidates(peers: bool) -> dict[str, Callable[[nn.Module], nn.Module]]:
 
 def _mxfp4_complete() -> Recipe:
     """MXFP4 in all three products, the backward ones transformed and stochastic."""
-    backward = parse_cast("mxfp4 x3/4 sr rht32")
-    forward = parse_cast("mxfp4")
-    precision = LayerPrecision(
-        fprop_input=forward,
-        fprop_weight=forward,
-        dgrad_grad_output=backward,
-        dgrad_weight=backward,
-        wgrad_grad_output=backward,
-        wgrad_input=backward,
-    )
+    precision = LayerPrecision.by_pass(forward="mxfp4", backward="mxfp4 x3/4 sr rht32")
     rules = (Rule(head=True, required=False), Rule(precision=precision))
     return Recipe(name="mxfp4 complete", rules=rules)
 

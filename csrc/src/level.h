@@ -34,6 +34,7 @@ struct Scaling {
   float prescale;
   double target, second_target;
   float above;                  // floating: the tensor's quant_scale, or 1
+  float least;                  // floating: the smallest scale that keeps above / scale at 2^127 or below
   Grid grid;                    // floating
 };
 

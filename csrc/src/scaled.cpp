@@ -1,6 +1,7 @@
 // Casts of whole matrices: which passes over the data, and the scales that belong to all of it.
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <vector>
@@ -44,10 +45,22 @@ float from_amax_bits(std::uint32_t bits) {
   return bits > kInfinity ? std::numeric_limits<float>::quiet_NaN() : from_bits(bits);
 }
 
+// The smallest number of a grid of scales by which `above` is divided to at most 2^127: with a smaller one elements
+// would be multiplied by less than they are divided by afterwards.
+float least_scale(const Grid& grid, float above) {
+  const double least = static_cast<double>(above) / kLargestScale;
+  if (!(least > 0.0)) return 0.0f;  // a NaN, which the scales become anyway
+  const int exponent = std::ilogb(least);
+  const double unit = std::ldexp(1.0, (exponent < grid.min_exponent ? grid.min_exponent : exponent) - grid.mantissa_bits);
+  const double rounded = std::ceil(least / unit) * unit;
+  return static_cast<float>(rounded < static_cast<double>(grid.max_value) ? rounded : grid.max_value);
+}
+
 // The scale of the whole tensor, from its largest magnitude.
 void set_tensor_scale(Task& task, const Cast& cast, std::uint32_t amax) {
   if (two_level(cast)) {
     task.scaling.above = quant_scale(cast.target * cast.scale_limit, from_bits(amax));
+    task.scaling.least = least_scale(cast.scale_grid, task.scaling.above);
     return;
   }
   float unit;

@@ -108,13 +108,14 @@ MIXPREC_INLINE void fp32_scales(double target, const std::uint32_t* MIXPREC_REST
 // two fp32 numbers is the same whether it is rounded to fp32 at once or through fp64, so a target that fp32 holds is
 // divided by in fp32 (T).
 template <class T, class RoundScale>
-MIXPREC_INLINE void floating_scales_with(const RoundScale& round_scale, float above, T target,
+MIXPREC_INLINE void floating_scales_with(const RoundScale& round_scale, float above, float least, T target,
                                          const std::uint32_t* MIXPREC_RESTRICT amax, std::int64_t n,
                                          float* MIXPREC_RESTRICT quantize, float* MIXPREC_RESTRICT scale) {
   for (std::int64_t i = 0; i < n; ++i) {
     const float b = from_bits(amax[i]) * above;
     float s = round_scale(static_cast<float>(static_cast<T>(b) / target), 0u);
     s = s == 0.0f ? 1.0f : s;
+    s = s < least ? least : s;
     s = b <= kLargestFinite ? s : quiet_nan();
     const float q = above / s;
     scale[i] = s;
@@ -123,12 +124,12 @@ MIXPREC_INLINE void floating_scales_with(const RoundScale& round_scale, float ab
 }
 
 template <class RoundScale>
-MIXPREC_INLINE void floating_scales(const RoundScale& round_scale, float above, double target,
-                                    const std::uint32_t* amax, std::int64_t n, float* quantize, float* scale) {
+MIXPREC_INLINE void floating_scales(const RoundScale& round_scale, const Scaling& scaling, double target,
+                                    const std::uint32_t* amax, std::int64_t n, const TileScales& out) {
   const auto single = static_cast<float>(target);
   if (static_cast<double>(single) == target)
-    return floating_scales_with(round_scale, above, single, amax, n, quantize, scale);
-  floating_scales_with(round_scale, above, target, amax, n, quantize, scale);
+    return floating_scales_with(round_scale, scaling.above, scaling.least, single, amax, n, out.quantize, out.scale);
+  floating_scales_with(round_scale, scaling.above, scaling.least, target, amax, n, out.quantize, out.scale);
 }
 
 // The scales of n tiles; `outer` is written where the carrier is not multiplied by them.
@@ -138,10 +139,10 @@ MIXPREC_INLINE void tile_scales(const Scaling& scaling, double target, const std
   if (scaling.kind == ScaleKind::fp32) return fp32_scales(target, amax, n, out.quantize, out.scale, out.outer);
   if (method_for(scaling.grid) == Method::single) {
     const FloatRounder<float, Rounding::nearest_even, false, true> round_scale(scaling.grid);
-    return floating_scales(round_scale, scaling.above, target, amax, n, out.quantize, out.scale);
+    return floating_scales(round_scale, scaling, target, amax, n, out);
   }
   const FloatRounder<double, Rounding::nearest_even, false, true> round_scale(scaling.grid);
-  floating_scales(round_scale, scaling.above, target, amax, n, out.quantize, out.scale);
+  floating_scales(round_scale, scaling, target, amax, n, out);
 }
 
 }  // namespace

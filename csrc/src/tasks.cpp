@@ -42,6 +42,7 @@ Scaling scaling_of(const Cast& cast) {
   scaling.second_target = cast.second_target;
   scaling.from_deviation = cast.rule == ExponentRule::quest;
   scaling.above = 1.0f;
+  scaling.least = 0.0f;  // under no tensor scale every number of the format will do
   scaling.grid = cast.scale_grid;
   set_exponent_rule(cast.rule, cast.grid, scaling);
   return scaling;

@@ -4,6 +4,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from mixprec.records import (
     StepRecord,
     read_records,
 )
-from mixprec.specs import recipe
+from mixprec.specs import Phase, recipe
 from tests.compare.fits import comparison, fit, loss, source
 
 
@@ -315,6 +316,13 @@ def test_what_the_preparation_tells_is_recorded(tmp_path: Path):
     compare(comparison("auto"), tmp_path)
     notes = [r for r in of(read(tmp_path), EventRecord) if r.name == "note"]
     assert any(r.message.startswith("auto: ") for r in notes)
+
+
+def test_a_phase_may_be_a_share_of_the_run(tmp_path: Path):
+    late = recipe("mxfp8", name="late", phases=(Phase(last=0.5),))
+    compare(replace(comparison("fp32"), recipes=(recipe("fp32"), late)), tmp_path / "run")
+    events = of(read(tmp_path / "run"), EventRecord, "late")
+    assert [(e.name, e.step) for e in events if e.name == "phase"] == [("phase", 2)]
 
 
 def test_true_16_bit_weights_are_16_bits(tmp_path: Path):

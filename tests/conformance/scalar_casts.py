@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 
 from mixprec import formats
 from mixprec.specs import Cast, parse_cast
@@ -201,8 +202,16 @@ def float_scale(a: float, cast: Cast, target: float, top: float) -> Scale:
     b = f32(a * top)
     if not math.isfinite(b):
         return Scale(math.nan, math.nan, f32(1 / top))
-    s = formats.round(str(cast.scale), f32(b / target)) or 1.0
+    s = max(formats.round(str(cast.scale), f32(b / target)) or 1.0, least_scale(str(cast.scale), top))
     return Scale(min(f32(top / s), LARGEST_QUANT_SCALE), s, f32(1 / top))
+
+
+@cache
+def least_scale(name: str, top: float) -> float:
+    """The smallest scale under which elements are multiplied by at most 2**127."""
+    fmt = formats.get_format(name)
+    scales = (formats.decode(fmt, code) for code in range(1, fmt.max_code + 1))
+    return next((s for s in scales if top / s <= LARGEST_QUANT_SCALE), fmt.max_value)
 
 
 def tensor_quant_scale(m: Matrix, cast: Cast) -> float:

@@ -119,8 +119,8 @@ def test_words_change_every_cast_that_takes_them(backend: Backend, element: str,
 def test_what_is_accepted_is_what_the_parts_say(element: str) -> None:
     """Counted by hand: the scales that each granularity takes, and the rules that each scale takes."""
     casts = list(accepted(element))
-    fmt = FORMATS.get(element)
-    bits = 6 if fmt is None else fmt.mantissa_bits
+    # -8 to 7 need 3 bits; the numbers of NF4 are fp32 numbers of 24.
+    bits = {"int4": 3, "nf4": 24, "e5m6": 7}.get(element) or FORMATS[element].mantissa_bits + 1
     by_granularity = {
         kind: [c for c in casts if c.granularity.kind == kind] for kind in ("none", "tensor", "row", "block")
     }
@@ -130,10 +130,8 @@ def test_what_is_accepted_is_what_the_parts_say(element: str) -> None:
         return
     assert len(by_granularity["tensor"]) == len(by_granularity["row"]) == 1 + 4
     floats = ["e5m2", "e4m3", "e4m3-ieee", "e4m3fnuz", "e5m2fnuz", "ue4m3", "ue5m3", "e3m4"]
-    mantissas = {"e5m2": 2, "e5m2fnuz": 2, "e3m4": 4}
-    taken = (
-        [] if fmt is not None and fmt.kind == "table" else [f for f in floats if bits + mantissas.get(f, 3) + 2 <= 12]
-    )
+    scale_bits = {"e5m2": 3, "e5m2fnuz": 3, "e3m4": 5}
+    taken = [name for name in floats if bits + scale_bits.get(name, 4) <= 12]
     choices = 2 if element == "e2m1" else 1
     powers = 5 if element == "e2m1" else 4
     assert len(by_granularity["block"]) == 2 * (powers + choices + 2 * choices * len(taken))

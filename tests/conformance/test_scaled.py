@@ -29,6 +29,9 @@ CASTS = [
     "e4m3[row]",
     "int8[row] sr",
     "int4[row] x63/64",
+    "int4[1x16:e4m3*fp32]",
+    "int4[2x8:ue5m3] sr",
+    "e2m1[1x16:e2m5*fp32] sr",
     "e4m3[row:e8m0] rceil",
     "e4m3[row:e8m0] x3/4 sr rht16",
     "mxfp8",
@@ -107,6 +110,12 @@ def _one_tiny() -> Tensor:
     return x
 
 
+def _tiny() -> Tensor:
+    """A tensor near fp32's smallest, with blocks of every smaller binade: scales reach 2**127 and stop there."""
+    binades = torch.arange(-149, -112).float().unsqueeze(1)
+    return torch.randn(37, 32, generator=torch.Generator().manual_seed(2)) * 2.0**binades
+
+
 def _faults() -> Tensor:
     x = _normal()
     x[2, 3], x[5, 36], x[11, 0] = float("nan"), float("inf"), float("-inf")
@@ -119,6 +128,8 @@ MATRICES = {
     "extremes": _extremes,
     "tops": _tops,
     "one tiny": _one_tiny,
+    "tiny": _tiny,
+    "tinier": lambda: _tiny()[:20] / 2,
     "all zero": lambda: torch.zeros(2, 5),
     "faults": _faults,
     "one nan": lambda: torch.tensor([[float("nan"), 1.0]]),

@@ -183,3 +183,10 @@ def test_unknown_names_offer_the_nearest():
     assert str(unknown_name("format", "xyz", ["e5m2"])) == "unknown format 'xyz': expected one of e5m2"
     error = unknown_name("format", "e4m3fn", ["e4m3", "e4m3fnuz", "e5m2"])
     assert str(error).endswith("did you mean 'e4m3fnuz' or 'e4m3'?")
+
+
+@pytest.mark.parametrize(
+    ("name", "bits"), [("e4m3", 4), ("e2m1", 2), ("int8", 7), ("int4", 3), ("nf4", 24), ("e8m0", 1), ("fp32", 24)]
+)
+def test_significant_bits_are_those_of_the_longest_number(name: str, bits: int):
+    assert get_format(name).significant_bits == bits

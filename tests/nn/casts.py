@@ -10,7 +10,7 @@ _UNIFORM = (
     "mxfp8 rceil", "mxfp6-e3m2", "mxfp4", "mxfp4 sr", "mxfp4 ht16", "mxfp4 x3/4 sr rht64-fresh", "nvfp4", "nvfp4 4/6",
     "nvfp4-2d", "nvfp4 sr rht16", "e2m1[1x16:ue5m3]", "e4m3[1x128:fp32]", "e4m3[1x32:fp32]", "e4m3[128x128:fp32]",
     "e4m3[128x128:e8m0] rceil", "e4m3[16x8:fp32]", "e4m3[1x32:fp32] rht16", "int8[row]", "int8[tensor]", "int8[row] sr",
-    "int8[1x32:e8m0]", "int4[1x32:fp32]", "nf4[1x64:fp32]", "nf4[tensor]",
+    "int8[1x32:e8m0]", "int4[1x32:fp32]", "int4[1x16:e4m3*fp32]", "nf4[1x64:fp32]", "nf4[tensor]",
 )  # fmt: skip
 
 PRECISIONS: dict[str, LayerPrecision] = {

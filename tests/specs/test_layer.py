@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mixprec.specs import OPERANDS, LayerPrecision, parse_cast
+from mixprec.specs import OPERANDS, Accumulator, LayerPrecision, parse_cast
 
 
 def test_roles_go_into_both_of_their_products():
@@ -18,6 +18,17 @@ def test_roles_go_into_both_of_their_products():
         "wgrad_input": "e4m3[tensor]",
     }
     assert not precision.is_uniform
+
+
+def test_passes_give_their_cast_to_both_operands_of_a_product():
+    precision = LayerPrecision.by_pass(forward="mxfp4", backward=parse_cast("mxfp4 sr"))
+    assert precision == LayerPrecision(
+        **{name: parse_cast("mxfp4" if name.startswith("fprop") else "mxfp4 sr") for name in OPERANDS}
+    )
+    assert LayerPrecision.by_pass(backward="mxfp4 sr").fprop_input is None
+    assert LayerPrecision.by_pass(forward="mxfp4").wgrad_input is None
+    sums = Accumulator(mantissa_bits=14)
+    assert LayerPrecision.by_pass(accumulator=sums).accumulator == sums
 
 
 def test_roles_left_out_stay_in_the_compute_dtype():

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from dataclasses import replace
+
 import pytest
 
 from mixprec.specs import LossScale, Phase, Recipe, Rule, auto_recipe, recipe
@@ -45,7 +49,7 @@ def test_senseless_recipes_are_refused(fields: dict[str, object], reason: str):
     [
         ({"loss_scale": "dynamic"}, r"loss_scale is 'dynamic', expected a LossScale, e.g. LossScale\(kind='dynamic'\)"),
         ({"rules": [Rule()]}, r"rules is \[Rule\(.*expected a tuple of Rule"),
-        ({"rules": ("mxfp8",)}, r"rules is \('mxfp8',\), expected a tuple of Rule"),
+        ({"rules": ("mxfp8",)}, r"rules is \('mxfp8',\) \(tuple\), expected a tuple of Rule"),
         ({"phases": Phase(last=0.2)}, "expected a tuple of Phase"),
     ],
 )
@@ -78,11 +82,33 @@ def test_overrides():
         recipe("bf16", compute_type="fp16")  # type: ignore[call-arg]
 
 
+def test_auto_takes_no_compute_dtype():
+    with pytest.raises(ValueError, match=r"recipe 'auto' chooses the compute dtype by the device, got .*'fp16'"):
+        recipe("auto", compute_dtype="fp16")
+
+
 def test_fp16_gets_a_loss_scale_unless_told():
     assert recipe("mxfp8", compute_dtype="fp16").loss_scale.kind == "dynamic"
     static = LossScale(kind="static", initial=8.0)
     assert recipe("mxfp8", compute_dtype="fp16", loss_scale=static).loss_scale == static
     assert recipe("mxfp8", compute_dtype="fp16", loss_scale=LossScale()).loss_scale.kind == "none"
+
+
+def test_fp16_without_a_word_on_the_loss_scale_has_the_default_one():
+    dynamic = LossScale(kind="dynamic", initial=2.0**16, growth=2.0, backoff=0.5, interval=2000)
+    mine = Recipe(name="mine", compute_dtype="fp16")
+    assert mine.loss_scale == recipe("fp16").loss_scale == dynamic
+    assert replace(Recipe(name="mine", compute_dtype="bf16"), compute_dtype="fp16").loss_scale == dynamic
+    assert replace(mine, name="other").loss_scale == dynamic
+    for other in ("fp32", "bf16"):
+        assert Recipe(name="mine", compute_dtype=other).loss_scale == LossScale()  # type: ignore[arg-type]
+
+
+def test_a_word_turns_the_loss_scale_of_fp16_off():
+    off = Recipe(name="mine", compute_dtype="fp16", loss_scale=LossScale(kind="none"))
+    assert off.loss_scale == replace(off, name="other").loss_scale == LossScale()
+    assert off != Recipe(name="mine", compute_dtype="fp16")
+    assert copy.deepcopy(off) == pickle.loads(pickle.dumps(off)) == off
 
 
 @pytest.mark.parametrize(

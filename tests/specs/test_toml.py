@@ -103,17 +103,36 @@ def test_a_hand_written_file_is_short():
     )
 
 
+@pytest.mark.parametrize("said", ["", "[loss_scale]"])
+def test_fp16_without_a_word_on_the_loss_scale_has_the_default_one(said: str):
+    read = Recipe.from_toml(f'name = "a"\ncompute_dtype = "fp16"\n{said}')
+    assert read.loss_scale == recipe("fp16").loss_scale == LossScale(kind="dynamic")
+    assert Recipe.from_toml(read.to_toml()) == read
+    off = Recipe.from_toml('name = "a"\ncompute_dtype = "fp16"\n[loss_scale]\nkind = "none"')
+    assert off.loss_scale == LossScale()
+    assert Recipe.from_toml(off.to_toml()) == off
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("name = ", "the recipe is not TOML"),
+        (
+            "name = 'a'\n[loss_scale]\ninitial = 1024",
+            'loss_scale has initial and no kind: expected kind = "static" or "dynamic"',
+        ),
+        ("name = 'a'\n[loss_scale]\nkind = 'dynamik'", "loss_scale: unknown loss scale 'dynamik'.*'dynamic'"),
         ("compute_dtype = 'bf16'", "the recipe has no name"),
         ("name = 'a'\ncompute_type = 'bf16'", "unknown key in recipe: 'compute_type'.*did you mean 'compute_dtype'"),
         ("name = 3", "recipe.name is 3 \\(int\\), expected str"),
-        ("name = 'a'\nrules = 3", "recipe.rules is 3 \\(int\\), expected list"),
+        ("name = 'a'\nrules = 3", "recipe.rules is 3 \\(int\\), expected tables: \\[\\[rules\\]\\]"),
         ("name = 'a'\nrules = [3]", "rules\\[0\\] is 3, expected a table"),
         ("name = 'a'\nresidual = 'fp16'", "residual is 'fp16'"),
-        ("name = 'a'\nloss_scale = 3", "recipe.loss_scale is 3"),
+        (
+            "name = 'a'\nloss_scale = 'none'",
+            "recipe.loss_scale is 'none' \\(str\\), expected a table: \\[loss_scale\\]",
+        ),
+        ("name = 'a'\n[rules]\nmatch = '*'", "recipe.rules is .*, expected tables: \\[\\[rules\\]\\]"),
         ("name = 'a'\n[loss_scale]\nkind = 'none'\ninital = 3", "unknown key in loss_scale: 'inital'.*'initial'"),
         ("name = 'a'\n[loss_scale]\ninitial = true", "loss_scale.initial is True \\(bool\\), expected float"),
         ("name = 'a'\n[loss_scale]\ninterval = 1.5", "loss_scale.interval is 1.5 \\(float\\), expected int"),
@@ -142,7 +161,7 @@ def test_a_hand_written_file_is_short():
             "rules\\[0\\]: rule for '\\*' has last_blocks=1.5, expected a whole",
         ),
         ("name = 'a'\n[[rules]]\nlast_blocks = nan", "rules\\[0\\]: rule for '\\*' has last_blocks=nan"),
-        ("name = 'a'\nphases = 3", "recipe.phases is 3 \\(int\\), expected list"),
+        ("name = 'a'\nphases = 3", "recipe.phases is 3 \\(int\\), expected tables: \\[\\[phases\\]\\]"),
         ("name = 'a'\nphases = [3]", "phases\\[0\\] is 3, expected a table: \\[\\[phases\\]\\]"),
         ("name = 'a'\n[[phases]]\nlast = 0.1\nrules = [3]", "rules\\[0\\] is 3, .*\\[\\[phases.rules\\]\\]"),
         ("name = 'a'\n[[phases]]\nrules = []", "phases\\[0\\]: phase has from_step=None, last=None: expected one of"),
@@ -170,6 +189,17 @@ def test_load_by_name_and_by_path(tmp_path: Path):
     file.write_text(MINE.to_toml(), encoding="utf-8")
     assert load_recipe(file) == MINE
     assert load_recipe(str(file)) == MINE
+
+
+def test_an_operand_may_be_left_in_the_compute_dtype_by_name():
+    text = 'name = "a"\n[[rules]]\nprecision = {input = "mxfp8", weight = "compute"}'
+    assert Recipe.from_toml(text).rules[0].precision == LayerPrecision.of(input="mxfp8")
+
+
+def test_a_mark_of_byte_order_is_no_text(tmp_path: Path):
+    file = tmp_path / "mine.toml"
+    file.write_text("\ufeff" + MINE.to_toml(), encoding="utf-8")
+    assert load_recipe(file) == MINE
 
 
 def test_load_tells_what_is_wrong_with_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

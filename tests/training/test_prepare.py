@@ -155,7 +155,7 @@ def test_auto_says_why():
         ({"total_steps": 0}, ValueError, "total_steps is 0, expected 1 or more"),
         ({"loss_scale": True}, TypeError, r"loss scale is True \(bool\), expected a number, 'none', 'dynamic'"),
         ({"loss_scale": [1]}, TypeError, r"loss scale is \[1\]"),
-        ({"recipe": 3}, ValueError, "unknown recipe '3'"),
+        ({"recipe": 3}, TypeError, r"recipe is 3 \(int\), expected a name"),
     ],
 )
 def test_arguments_that_are_none_are_refused_in_words(options, error, message):
@@ -172,3 +172,24 @@ def test_a_model_must_be_one(model):
         TypeError, match=r"prepare: model is a .*, expected a torch.nn.Module; the order is prepare\(model"
     ):
         prepare(model, optimizer)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        ({"recipe": None}, TypeError, "recipe is None .*, expected a name or the path of a TOML file"),
+        ({"recipe": {"name": "a"}}, TypeError, "recipe is .*, expected a name or the path of a TOML file"),
+        ({"seed": 2**63}, ValueError, "prepare: seed is 9223372036854775808, expected an integer of 64 bits"),
+    ],
+)
+def test_arguments_of_other_kinds_are_told(arguments, kind, message):
+    model = nn.Linear(2, 1)
+    with pytest.raises(kind, match=message):
+        prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), **arguments)
+
+
+def test_a_state_must_be_a_mapping():
+    model = nn.Linear(2, 1)
+    session = prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), "fp32")
+    with pytest.raises(TypeError, match="load_state_dict: got a int, expected the mapping that"):
+        session.load_state_dict(3)

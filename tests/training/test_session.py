@@ -246,12 +246,15 @@ def test_gradients_of_a_skipped_step_can_be_seen_and_are_not_added_to():
     assert session.step().applied
 
 
-def test_events_are_bounded():
+def test_events_are_a_tuple_of_the_last_thousand():
     session = build()
     for _ in range(3):
         session.step(loss_of(session) * math.inf)
+    assert [event.name for event in session.events[-2:]] == ["skipped", "skipped"]
+    assert isinstance(session.events, tuple)
     assert len(session.events) == 3
-    assert session.events.maxlen == 1000
+    session._events.extend(session.events * 400)
+    assert len(session.events) == 1000
 
 
 def test_a_skipped_step_gives_stochastic_bits_back():

@@ -52,7 +52,14 @@ class Trial:
             _narrow_parameters(self._model, recipe.compute_dtype)
         self._optimizer = workload.optimizer(self._model.parameters())
         self._base_rates = [float(group["lr"]) for group in self._optimizer.param_groups]
-        self._session = prepare(self._model, self._optimizer, recipe, clip_norm=workload.clip_norm, seed=seed)
+        self._session = prepare(
+            self._model,
+            self._optimizer,
+            recipe,
+            clip_norm=workload.clip_norm,
+            seed=seed,
+            total_steps=workload.steps,
+        )
         self.device = next(self._model.parameters()).device
         self._saved, self._peak = Measured(), Measured()
         self._applied = 0

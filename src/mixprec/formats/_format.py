@@ -128,6 +128,18 @@ class Format:
             return max(b - a for a, b in itertools.pairwise(self.grid)) / (2 * self.max_value)
         return 2.0 ** -(self.mantissa_bits + 1)
 
+    @cached_property
+    def significant_bits(self) -> int:
+        """Bits from the leading to the last nonzero one that a number of the format needs at most.
+
+        Of a table: of the longest of its numbers.
+        """
+        if self.kind != "table":
+            return self.mantissa_bits + 1
+        # A number of fp32 is an odd integer times a power of two; as a quotient, it keeps the even part of a whole one.
+        wholes = (abs(value.as_integer_ratio()[0]) for value in self.values)
+        return max((whole // (whole & -whole)).bit_length() for whole in wholes if whole)
+
 
 def _contradiction(fmt: Format) -> str:
     """Say what is wrong with a literal, or nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import torch
@@ -115,6 +116,14 @@ def check_amax(amax: Tensor, x: Tensor) -> None:
         raise ValueError(
             f"the amax of a delayed scale is {amax.dtype} of shape {tuple(amax.shape)} on {amax.device}: expected one "
             f"float32 number, shape (), on {x.device}"
+        )
+
+
+def check_magnitude(amax: Tensor) -> None:
+    """Refuse an amax that is none; an accelerator's is not looked at, which would wait for it."""
+    if amax.device.type == "cpu" and not 0.0 <= amax.item() < math.inf:
+        raise ValueError(
+            f"the amax of a delayed scale is {amax.item()}, expected a finite number, 0 or more (0: of x itself)"
         )
 
 

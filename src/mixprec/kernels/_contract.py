@@ -120,8 +120,9 @@ class Backend(Protocol):
           ``outer = fp32(1 / Q)``, for blocks too.
         - float, blocks only: under a tensor scale ``T = Q`` of the tensor's amax with ``fp64(target * scale_limit)``
           in place of target; otherwise T = 1. ``b = fp32(a * T)``; ``s = round_scale(fp32(fp64(b) / target))``
-          (nearest even, saturating; 0 becomes 1); ``enc = min(fp32(T / s), 2**127)``; ``carrier = round(x * enc) * s``;
-          ``outer = fp32(1 / T)``. A NaN T makes s NaN; so does a non-finite ``a``.
+          (nearest even, saturating; 0 becomes 1), raised to the format's smallest number with ``T / s <= 2**127``;
+          ``enc = min(fp32(T / s), 2**127)``; ``carrier = round(x * enc) * s``; ``outer = fp32(1 / T)``. A NaN T makes s
+          NaN; so does a non-finite ``a``.
         - the choice 4/6 (``second_target`` t > 0): fp32 and float scales are computed with ``target`` and with t (T
           with ``target`` only) and the tile takes the second if its error is smaller: the sum of ``d * d`` in fp64 with
           ``d = fp64(q) * fp64(s) - fp64(x) * fp64(T)`` (fp32 scales: ``s = fp32(1 / Q)``, T = 1), over the places of a

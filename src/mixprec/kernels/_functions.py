@@ -175,7 +175,7 @@ def delayed(
     Args:
         x: fp32, bf16 or fp16 ``[R, C]``.
         cast: one with a delayed scale, e.g. ``"e4m3[tensor] delayed(16)"``.
-        amax: fp32, 0-d, finite: what the scale is made for; 0 for x's own.
+        amax: fp32, 0-d, finite, 0 or more: what the scale is made for; 0 for x's own. On the CPU that is checked.
         random: int64 ``[seed, offset]`` on the CPU, for stochastic rounding.
         stream: added to the offset.
         out: where the carrier goes, as in `round`.
@@ -186,7 +186,7 @@ def delayed(
 
     Raises:
         TypeError: x is not fp32, bf16 or fp16.
-        ValueError: x is not a matrix, the cast is of another kind, or ``amax`` is not one fp32 number.
+        ValueError: x is not a matrix, the cast is of another kind, or ``amax`` is not one fp32 number, or no magnitude.
 
     Example:
         >>> import torch

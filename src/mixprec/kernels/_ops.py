@@ -125,6 +125,7 @@ def _delayed(
     parameters = checks.delayed_parameters(cast)
     checks.check_matrix(x, 1)
     checks.check_amax(amax, x)
+    checks.check_magnitude(amax)
     draw = checks.draw_of(parameters, random, stream)
     return default_backend(x.device.type).delayed(x, parameters, draw, amax, out=out)
 

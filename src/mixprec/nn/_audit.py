@@ -36,12 +36,15 @@ class Audit:
         rows: one for each site, GEMM, format and engine, in order of first appearance.
         kept: parameters and buffers that the conversion left in their dtype, by name.
         notes: what was told at conversion.
+        from_step: applied steps before the measured one. A session measures the first step, and the first of each
+            later phase of its recipe.
     """
 
     recipe: str
     rows: tuple[AuditRow, ...]
     kept: Mapping[str, str]
     notes: tuple[str, ...] = ()
+    from_step: int = 0
 
     @property
     def flops(self) -> int:
@@ -78,7 +81,8 @@ class Audit:
     def __str__(self) -> str:
         if not self.rows:
             return f"audit of recipe {self.recipe}: no GEMM was measured; run one training step first"
-        lines = [f"audit of recipe {self.recipe}: {self.flops / 1e9:.3g} GFLOP in GEMMs of one step"]
+        since = f", measured at step {self.from_step}" if self.from_step else ""
+        lines = [f"audit of recipe {self.recipe}: {self.flops / 1e9:.3g} GFLOP in GEMMs of one step{since}"]
         for title, shares in (("format", self.shares), ("engine", self.engines)):
             lines.append(f"  by {title}: " + ", ".join(f"{name} {100 * share:.1f} %" for name, share in shares.items()))
         lines += _table(self.rows)

@@ -149,6 +149,11 @@ class Conversion:
         """Count the GEMMs of the next forward pass and of the next backward pass inside ``region()``."""
         self.state.observer = GemmObserver(self.model, leaves_all=self._leaves_all)
 
+    @property
+    def is_measuring(self) -> bool:
+        """Whether a step that is to be measured has not ended yet."""
+        return self.state.observer is not None
+
     @contextmanager
     def measured(self) -> Generator[None]:
         """Count all GEMMs of the forward and backward pass inside, for a loop that is not a session's."""

@@ -202,5 +202,5 @@ def _formats(args: tuple[Any, ...]) -> tuple[str, str]:
 
 
 def observing(observer: GemmObserver | None) -> AbstractContextManager[Any]:
-    """``observer`` turned on inside, unless there is none or it is on already."""
-    return nullcontext() if observer is None or observer.is_on else observer
+    """``observer`` turned on inside, unless there is none or it is on already; an evaluation is no step's pass."""
+    return nullcontext() if observer is None or observer.is_on or not torch.is_grad_enabled() else observer

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from ._kinds import check_text
+
 SumRounding = Literal["nearest-even", "toward-zero"]
 _FORM = re.compile(r"m([0-9]+) (rne|rtz)(?: promote([0-9]+))?")
 
@@ -59,11 +61,13 @@ def parse_accumulator(text: str) -> Accumulator | None:
 
     Raises:
         ValueError: what cannot be read.
+        TypeError: no text.
 
     Example:
         >>> parse_accumulator("m14 rtz promote128"), parse_accumulator("fp32")
         (Accumulator(mantissa_bits=14, rounding='toward-zero', promote_every=128), None)
     """
+    check_text("accumulator", text, "m14 rtz promote128")
     if text == "fp32":
         return None
     found = _FORM.fullmatch(" ".join(text.split()))

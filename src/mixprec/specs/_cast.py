@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Literal, get_args
 
 from ..formats import BLOCK_FORMATS, Format, Overflow, Rounding, get_format, unknown_name
 from ._cast_checks import refusal
 from ._delayed import Delayed
 from ._granularity import Granularity
+from ._kinds import FRACTION, TEXT, WHOLE, Kind, check_kinds, one_of
 
 ScaleRule = Literal["exact", "floor", "ceil", "rceil", "even", "quest", "four-over-six"]
 Signs = Literal["none", "fixed", "fresh"]
 
+_KINDS: Mapping[str, Kind] = MappingProxyType(
+    {
+        "element": TEXT,
+        "granularity": one_of(Granularity),
+        "scale": one_of(str, optional=True),
+        "tensor_scale": one_of(str, optional=True),
+        "ratio": FRACTION,
+        "delayed": one_of(Delayed, optional=True),
+        "transform": WHOLE,
+    }
+)
 _RULE_WORDS: dict[ScaleRule, str] = {"four-over-six": "4/6"}
 _ROUNDING_WORDS: dict[Rounding, str] = {"nearest-even": "rne", "stochastic": "sr", "toward-zero": "rtz"}
 
@@ -50,6 +64,7 @@ class Cast:
 
     Raises:
         ValueError: parts that do not go together; the message names the part and the reason.
+        TypeError: a part of another kind.
 
     Example:
         >>> str(Cast(element="e4m3", granularity=Granularity("block", 1, 32), scale="e8m0", rule="rceil"))
@@ -69,6 +84,7 @@ class Cast:
     signs: Signs = "none"
 
     def __post_init__(self) -> None:
+        check_kinds("cast", self, _KINDS)
         _check_names(self)
         problem = refusal(self)
         if problem:

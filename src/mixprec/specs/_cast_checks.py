@@ -14,6 +14,8 @@ TRANSFORM_SIZES = (16, 32, 64, 128)
 POWER_RULES = ("floor", "ceil", "rceil", "even", "quest")
 # Significant bits of an element and of its block's scale together: a carrier of as many multiplies exactly in fp32.
 CARRIER_BITS = 12
+# Of ratios: finer than any step of a scale of 8 bits, and far from the ends of fp32.
+MAX_DENOMINATOR = 1024
 
 
 def refusal(cast: Cast) -> str:
@@ -45,19 +47,25 @@ def _scale_problem(cast: Cast) -> str:
 
 
 def _block_scale_problem(cast: Cast, scale: Format) -> str:
-    if scale.kind != "float" or scale.bits > 8 or scale.mantissa_bits == 0 or not scale.has_subnormals:
+    if scale.kind != "float":
         return f"'{scale.name}' is no format for block scales: expected fp32, e8m0 or a float of at most 8 bits"
+    if scale.bits > 8:
+        return (
+            f"a block scale of '{scale.name}' takes {scale.bits} bits and is kept in a byte: expected a float of at "
+            "most 8 bits, fp32 or e8m0"
+        )
+    if scale.mantissa_bits == 0 or not scale.has_subnormals:
+        return f"a block scale is rounded to '{scale.name}', which must have subnormals and mantissa bits (or be e8m0)"
     if scale.nan == "none":
         return f"'{scale.name}' has no NaN, which a block's scale needs to tell of a fault in the block"
     element = get_format(cast.element)
-    if element.kind == "table":
-        return (
-            f"elements of '{element.name}' are no short floats: their products with a block scale are not exact; "
-            "use an fp32 or e8m0 scale"
-        )
-    bits = element.mantissa_bits + scale.mantissa_bits + 2
+    bits = element.significant_bits + scale.significant_bits
     if bits > CARRIER_BITS:
-        return f"element times scale has {bits} significant bits, and more than {CARRIER_BITS} do not multiply exactly"
+        return (
+            f"numbers of '{element.name}' have up to {element.significant_bits} significant bits, times a scale of "
+            f"'{scale.name}' {bits}, and products of more than {CARRIER_BITS} each are not exact in fp32; use an fp32 "
+            "or e8m0 scale"
+        )
     return ""
 
 
@@ -98,8 +106,11 @@ def _top_power(name: str) -> float:
 
 
 def _ratio_problem(cast: Cast) -> str:
-    if not 0 < cast.ratio <= 1 or cast.ratio.denominator > 64:
-        return f"the ratio is {cast.ratio}, expected a fraction above 0 and up to 1, of a denominator up to 64"
+    if not 0 < cast.ratio <= 1 or cast.ratio.denominator > MAX_DENOMINATOR:
+        return (
+            f"the ratio is {cast.ratio}, expected a fraction above 0 and up to 1, of a denominator up to "
+            f"{MAX_DENOMINATOR}"
+        )
     if cast.ratio != Fraction(1):
         if cast.granularity.kind == "none":
             return "a ratio is about a scale; name a granularity"
@@ -121,7 +132,10 @@ def _transform_problem(cast: Cast) -> str:
         return f"the transform's size is {cast.transform}, expected one of {', '.join(map(str, TRANSFORM_SIZES))}"
     tile = cast.granularity
     if tile.kind == "none":
-        return "a transform needs a scale, since it changes magnitudes; name a granularity"
+        return "a transform spreads outliers over what shares a scale, and nothing does here; name a granularity"
     if tile.kind == "block" and cast.transform % tile.reduction and tile.reduction % cast.transform:
-        return f"the transform's size {cast.transform} and the block's {tile.reduction} must divide one another"
+        return (
+            f"the transform's size {cast.transform} and the block's {tile.reduction} must divide one another: "
+            "a block holds whole transforms, or lies in one"
+        )
     return ""

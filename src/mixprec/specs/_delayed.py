@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from ..formats import unknown_name
+from ._kinds import WHOLE, check_kinds
 
 DelayedAlgorithm = Literal["max", "recent"]
+# 4 MiB of fp32 for each operand.
+MAX_HISTORY = 2**20
 _FORM = re.compile(r"delayed(?:\(([^()]*)\))?")
 
 
@@ -25,7 +28,8 @@ class Delayed:
         margin: the scale is larger by ``2**margin``, so that a tensor may grow by as much.
 
     Raises:
-        ValueError: a history below 1, an unknown algorithm, or a margin outside of 0 to 16.
+        ValueError: a history outside of 1 to 2**20, an unknown algorithm, or a margin outside of 0 to 16.
+        TypeError: one that is no integer.
 
     Source: the defaults are those of NVIDIA Transformer Engine's ``DelayedScaling``.
 
@@ -41,9 +45,11 @@ class Delayed:
     def __post_init__(self) -> None:
         if self.algorithm not in get_args(DelayedAlgorithm):
             raise unknown_name("algorithm of delayed scaling", self.algorithm, get_args(DelayedAlgorithm))
-        if self.history < 1 or not 0 <= self.margin <= 16:
+        check_kinds("delayed scaling", self, {"history": WHOLE, "margin": WHOLE})
+        if not 1 <= self.history <= MAX_HISTORY or not 0 <= self.margin <= 16:
             raise ValueError(
-                f"delayed scaling has history={self.history}, margin={self.margin}: expected 1 or more, and 0 to 16"
+                f"delayed scaling has history={self.history}, margin={self.margin}: expected 1 to {MAX_HISTORY}, and 0 "
+                "to 16"
             )
 
     def __str__(self) -> str:
@@ -68,8 +74,8 @@ def parse_delayed(word: str) -> Delayed | None:
         return None
     found = _FORM.fullmatch(word)
     parts = found[1].split(",") if found and found[1] else []
-    numbers = [*parts[:1], *parts[2:]]
-    if not found or len(parts) > 3 or not all(number.strip().isdecimal() for number in numbers):
+    numbers = [number.strip() for number in (*parts[:1], *parts[2:])]
+    if not found or len(parts) > 3 or not all(map(str.strip, parts)) or not all(map(str.isdecimal, numbers)):
         raise ValueError(
             f"'{word}' cannot be read: expected delayed(history,algorithm,margin), as in delayed(16,max,0)"
         )

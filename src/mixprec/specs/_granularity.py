@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from ..formats import unknown_name
+from ._kinds import WHOLE, check_kinds
 
 GranularityKind = Literal["none", "tensor", "row", "block"]
 MAX_BLOCK = 4096
@@ -20,6 +21,7 @@ class Granularity:
 
     Raises:
         ValueError: an unknown kind, a block without sizes from 1 to 4096, or sizes without a block.
+        TypeError: sizes that are no integers.
 
     Example:
         >>> str(Granularity("block", 1, 32)), str(Granularity("row"))
@@ -33,6 +35,7 @@ class Granularity:
     def __post_init__(self) -> None:
         if self.kind not in get_args(GranularityKind):
             raise unknown_name("granularity", self.kind, get_args(GranularityKind))
+        check_kinds("granularity", self, {"outer": WHOLE, "reduction": WHOLE})
         sizes = (self.outer, self.reduction)
         if self.kind == "block":
             if not all(1 <= size <= MAX_BLOCK for size in sizes):

@@ -7,6 +7,7 @@ from typing import Literal
 
 from ._accumulator import Accumulator
 from ._cast import Cast
+from ._kinds import check_kinds, one_of
 from ._parse import parse_cast
 
 OPERANDS = (
@@ -39,6 +40,7 @@ class LayerPrecision:
 
     Raises:
         ValueError: another output, or the operands of one product disagree about the transform.
+        TypeError: an operand that is no ``Cast`` (``of``, ``uniform`` and ``by_pass`` read one-line forms).
 
     Example:
         >>> str(LayerPrecision.of(input="e4m3[tensor]", grad_output="e5m2[tensor]").wgrad_grad_output)
@@ -55,6 +57,8 @@ class LayerPrecision:
     accumulator: Accumulator | None = None
 
     def __post_init__(self) -> None:
+        casts = dict.fromkeys(OPERANDS, one_of(Cast, optional=True))
+        check_kinds("layer precision", self, {**casts, "accumulator": one_of(Accumulator, optional=True)})
         if self.output != "compute":
             raise ValueError(f"output is '{self.output}', expected 'compute': other outputs are not in this version")
         pairs = zip(OPERANDS[::2], OPERANDS[1::2], strict=True)
@@ -85,9 +89,7 @@ class LayerPrecision:
         accumulator: Accumulator | None = None,
     ) -> LayerPrecision:
         """Use one cast for each role, in both products that the role goes into."""
-        inputs, weights, gradients = (
-            parse_cast(cast) if isinstance(cast, str) else cast for cast in (input, weight, grad_output)
-        )
+        inputs, weights, gradients = map(_read, (input, weight, grad_output))
         return cls(
             fprop_input=inputs,
             fprop_weight=weights,
@@ -95,6 +97,31 @@ class LayerPrecision:
             dgrad_weight=weights,
             wgrad_grad_output=gradients,
             wgrad_input=inputs,
+            accumulator=accumulator,
+        )
+
+    @classmethod
+    def by_pass(
+        cls,
+        *,
+        forward: Cast | str | None = None,
+        backward: Cast | str | None = None,
+        accumulator: Accumulator | None = None,
+    ) -> LayerPrecision:
+        """Use one cast for both operands of the forward product, and one for those of the two backward products.
+
+        Example:
+            >>> str(LayerPrecision.by_pass(forward="mxfp4", backward="mxfp4 sr").wgrad_input)
+            'mxfp4 sr'
+        """
+        forwards, backwards = map(_read, (forward, backward))
+        return cls(
+            fprop_input=forwards,
+            fprop_weight=forwards,
+            dgrad_grad_output=backwards,
+            dgrad_weight=backwards,
+            wgrad_grad_output=backwards,
+            wgrad_input=backwards,
             accumulator=accumulator,
         )
 
@@ -107,6 +134,10 @@ class LayerPrecision:
     def is_uniform(self) -> bool:
         """Whether all six operands have the same cast."""
         return len({self.operand(name) for name in OPERANDS}) == 1
+
+
+def _read(cast: Cast | str | None) -> Cast | None:
+    return parse_cast(cast) if isinstance(cast, str) else cast
 
 
 def _transform_of(cast: Cast | None) -> tuple[int, str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from ..formats import unknown_name
+from ._kinds import NUMBER, WHOLE, check_kinds
 
 LossScaleKind = Literal["none", "static", "dynamic"]
 
@@ -26,6 +27,7 @@ class LossScale:
 
     Raises:
         ValueError: an unknown kind, or numbers out of order.
+        TypeError: what should be a number and is none.
 
     Source: Micikevicius et al., Mixed Precision Training, arXiv:1710.03740; the defaults are those of
     ``torch.amp.GradScaler``.
@@ -46,6 +48,8 @@ class LossScale:
     def __post_init__(self) -> None:
         if self.kind not in get_args(LossScaleKind):
             raise unknown_name("loss scale", self.kind, get_args(LossScaleKind))
+        numbers = dict.fromkeys(("initial", "growth", "backoff", "maximum", "minimum"), NUMBER)
+        check_kinds("loss scale", self, {**numbers, "interval": WHOLE})
         if not 0 < self.minimum <= self.initial <= self.maximum <= 2.0**127:
             raise ValueError(
                 f"loss scale has minimum={self.minimum}, initial={self.initial}, maximum={self.maximum}: "
@@ -56,3 +60,7 @@ class LossScale:
                 f"loss scale has growth={self.growth}, backoff={self.backoff}, interval={self.interval}: "
                 "expected growth above 1, backoff between 0 and 1, interval 1 or more"
             )
+
+
+#: A recipe's loss scale where nothing was said of it; told apart from an equal one that was asked for by its identity.
+NOT_SAID = LossScale()

@@ -24,6 +24,7 @@ from ._cast import Cast, ScaleRule, Signs, default_overflow, default_ratio, defa
 from ._cast_checks import TRANSFORM_SIZES
 from ._delayed import parse_delayed
 from ._granularity import Granularity
+from ._kinds import check_text
 
 _Value = TypeVar("_Value")
 
@@ -50,7 +51,6 @@ class _Head:
     tensor_scale: str | None
 
 
-@functools.lru_cache(maxsize=1024)
 def parse_cast(text: str) -> Cast:
     """Read the one-line form of a cast.
 
@@ -71,6 +71,7 @@ def parse_cast(text: str) -> Cast:
 
     Raises:
         ValueError: what cannot be read, or parts that do not go together.
+        TypeError: no text.
 
     Example:
         >>> str(parse_cast("e2m1[1x16:e4m3*fp32] rht16 sr"))
@@ -78,6 +79,12 @@ def parse_cast(text: str) -> Cast:
         >>> parse_cast("mxfp8 rceil") == parse_cast("e4m3[1x32:e8m0] rceil")
         True
     """
+    check_text("cast", text, "mxfp8 rceil")
+    return _parsed(text)
+
+
+@functools.lru_cache(maxsize=1024)
+def _parsed(text: str) -> Cast:
     words = text.split()
     if not words:
         raise ValueError("an empty cast: expected a form like 'bf16', 'e4m3[tensor]' or 'mxfp8 rceil'")

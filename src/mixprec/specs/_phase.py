@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
+from ._kinds import check_kinds, tuple_of
 from ._rule import Rule
+from ._rule_kinds import check_rules
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +21,7 @@ class Phase:
 
     Raises:
         ValueError: neither or both of them, or one out of its range.
+        TypeError: rules that are none.
 
     Source: NVIDIA, Pretraining Large Language Models with NVFP4, arXiv:2509.25149: bf16 for the last part of training
     takes back most of the loss, also where only the forward pass changes.
@@ -33,6 +36,8 @@ class Phase:
     last: float | None = None
 
     def __post_init__(self) -> None:
+        check_kinds("phase", self, {"rules": tuple_of(Rule)})
+        check_rules(self.rules)
         if (self.from_step is None) == (self.last is None):
             raise ValueError(f"phase has from_step={self.from_step}, last={self.last}: expected one of the two")
         is_step = type(self.from_step) is int and self.from_step >= 1

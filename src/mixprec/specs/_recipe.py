@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 
 from ..formats import unknown_name
-from ._loss_scale import LossScale
+from ._kinds import TEXT, WHOLE, check_kinds, check_text, tuple_of
+from ._loss_scale import NOT_SAID, LossScale
 from ._phase import Phase, check_phases, phase_at
 from ._rule import Layer, Rule
+from ._rule_kinds import check_rules
 
 ComputeDtype = Literal["fp32", "bf16", "fp16"]
 Residual = Literal["fp32", "compute"]
@@ -26,7 +28,8 @@ class Recipe:
             compute dtype.
         compute_dtype: dtype of the activations between matrix products, by autocast's rules.
         residual: dtype of the residual stream: ``"fp32"``, which autocast gives, or ``"compute"``.
-        loss_scale: how the loss is scaled.
+        loss_scale: how the loss is scaled. Left out it is dynamic (2^16, 2, 0.5, 2000) where the compute dtype is
+            fp16, which loses small gradients without, else none; ``LossScale(kind="none")`` turns it off.
         weights: ``"master"``: parameters keep their dtype, and one of 16 bits gets an fp32 master;
             ``"true"``: 16-bit parameters without a master.
         engine: ``"native"``: the device multiplies the format; ``"emulated"``: rounded operands in a wider
@@ -36,24 +39,27 @@ class Recipe:
 
     Raises:
         ValueError: an empty name, an unknown choice, or phases out of order.
-        TypeError: rules, phases or a loss scale that are none.
+        TypeError: a name, rules, phases or a loss scale that are none.
 
     Example:
         >>> Recipe(name="mine", compute_dtype="bf16").loss_scale.kind
         'none'
+        >>> Recipe(name="mine", compute_dtype="fp16").loss_scale.kind
+        'dynamic'
     """
 
     name: str
     rules: tuple[Rule, ...] = ()
     compute_dtype: ComputeDtype = "fp32"
     residual: Residual = "fp32"
-    loss_scale: LossScale = field(default_factory=LossScale)
+    loss_scale: LossScale = NOT_SAID
     weights: Weights = "master"
     engine: Engine = "auto"
     phases: tuple[Phase, ...] = ()
     reason: str = ""
 
     def __post_init__(self) -> None:
+        check_kinds("recipe", self, {"name": TEXT, "reason": TEXT})
         if not self.name:
             raise ValueError("a recipe needs a name")
         choices = (
@@ -65,6 +71,8 @@ class Recipe:
         for kind, got, known in choices:
             if got not in known:
                 raise unknown_name(kind, got, known)
+        if self.loss_scale is NOT_SAID and self.compute_dtype == "fp16":
+            object.__setattr__(self, "loss_scale", LossScale(kind="dynamic"))  # frozen for everybody else
         self._check_parts()
         if self.weights == "true" and self.compute_dtype == "fp32":
             raise ValueError(
@@ -73,12 +81,9 @@ class Recipe:
         check_phases(self.name, self.phases)
 
     def _check_parts(self) -> None:
-        for name, kind in (("rules", Rule), ("phases", Phase)):
-            if not _are_all(getattr(self, name), kind):
-                raise TypeError(
-                    f"recipe '{self.name}': {name} is {getattr(self, name)!r}, expected a tuple of {kind.__name__}"
-                )
-        if not _are_all((self.loss_scale,), LossScale):
+        check_kinds(f"recipe '{self.name}'", self, {"rules": tuple_of(Rule), "phases": tuple_of(Phase)})
+        check_rules(self.rules)
+        if not isinstance(cast("object", self.loss_scale), LossScale):
             raise TypeError(
                 f"recipe '{self.name}': loss_scale is {self.loss_scale!r}, expected a LossScale, e.g. "
                 "LossScale(kind='dynamic')"
@@ -106,7 +111,8 @@ class Recipe:
             total_steps: of the run; needed where a phase is said as a share of it.
 
         Raises:
-            ValueError: ``total_steps`` is missing.
+            ValueError: ``total_steps`` is missing, or a number is out of its range.
+            TypeError: a number that is no integer.
 
         Example:
             >>> from mixprec.specs import Phase
@@ -114,6 +120,8 @@ class Recipe:
             >>> len(late.at(79, 100).rules), len(late.at(80, 100).rules)
             (1, 0)
         """
+        for name, value, least in (("step", step, 0), ("total_steps", total_steps, 1)):
+            _check_count(name, value, least)
         phase = phase_at(self.name, self.phases, step, total_steps)
         return replace(self, phases=(), rules=self.rules if phase is None else phase.rules)
 
@@ -129,14 +137,21 @@ class Recipe:
 
         Raises:
             ValueError: the text is not TOML, has an unknown key, or a value that does not fit.
+            TypeError: no text.
         """
         from ._toml import parse_recipe
 
+        check_text("a recipe", text, 'name = "mine"')
         return parse_recipe(text)
 
 
-def _are_all(values: object, kind: type) -> bool:
-    return isinstance(values, tuple) and all(isinstance(value, kind) for value in cast("tuple[object, ...]", values))
+def _check_count(name: str, value: int | None, least: int) -> None:
+    if value is None and name == "total_steps":
+        return
+    if value is None or not WHOLE.holds(value):
+        raise TypeError(f"{name} is {value!r} ({type(value).__name__}), expected an integer, {least} or more")
+    if value < least:
+        raise ValueError(f"{name} is {value}, expected {least} or more")
 
 
 def resolve_residual(residual: str, compute_dtype: str) -> Residual:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, cast
 
 from ..formats import unknown_name
 from . import _recipes_4bit, _recipes_8bit, _recipes_16bit
@@ -71,10 +71,9 @@ def recipe_function(name: str) -> Callable[[], Recipe]:
     Raises:
         ValueError: an unknown name.
     """
-    make = _RECIPES.get(name)
-    if make is None:
+    if name not in tuple(_RECIPES):  # what is no text is told as it is
         raise unknown_name("recipe", name, _RECIPES)
-    return make
+    return _RECIPES[name]
 
 
 def recipe(name: str, /, **overrides: Unpack[RecipeOverrides]) -> Recipe:
@@ -86,9 +85,7 @@ def recipe(name: str, /, **overrides: Unpack[RecipeOverrides]) -> Recipe:
     Args:
         name: one of ``recipe_names()``. ``"auto"`` is a placeholder of that name until ``prepare`` or
             ``auto_recipe`` has seen the device.
-        **overrides: fields of ``Recipe``. ``residual`` may be the compute dtype's name. Where
-            ``compute_dtype="fp16"`` is asked of a recipe without a loss scale and none is given, it gets a
-            dynamic one, since fp16 loses gradients without.
+        **overrides: fields of ``Recipe``. ``residual`` may be the compute dtype's name.
 
     Raises:
         ValueError: an unknown name, or a value that does not fit.
@@ -103,11 +100,14 @@ def recipe(name: str, /, **overrides: Unpack[RecipeOverrides]) -> Recipe:
     for key in changes:
         if key not in known:
             raise unknown_name("recipe field", key, known)
+    if name == "auto" and "compute_dtype" in changes:
+        raise ValueError(
+            f"recipe 'auto' chooses the compute dtype by the device, got compute_dtype={changes['compute_dtype']!r}: "
+            "leave it out, or name the recipe bf16, fp16 or fp32"
+        )
     compute_dtype = changes.get("compute_dtype", base.compute_dtype)
     if "residual" in changes:
         changes["residual"] = resolve_residual(changes["residual"], compute_dtype)
-    if compute_dtype == "fp16" and base.loss_scale.kind == "none":
-        changes.setdefault("loss_scale", LossScale(kind="dynamic"))
     return replace(base, **changes)
 
 
@@ -142,20 +142,25 @@ def load_recipe(name_or_path: str | os.PathLike[str]) -> Recipe:
 
     Raises:
         OSError: the file cannot be read.
+        TypeError: neither a text nor a path.
         ValueError: neither a recipe's name nor a path; a file that is not UTF-8, not TOML or no recipe.
 
     Example:
         >>> load_recipe("nvfp4").name
         'nvfp4'
     """
+    if not isinstance(cast("object", name_or_path), str | os.PathLike):
+        raise TypeError(
+            f"recipe is {name_or_path!r} ({type(name_or_path).__name__}), expected a name or the path of a TOML file"
+        )
     text = os.fspath(name_or_path)
     if text in _RECIPES:
         return recipe(text)
     path = Path(text)
-    if path.suffix != ".toml" and len(path.parts) < 2 and not text.startswith(".") and not path.exists():
+    if path.suffix != ".toml" and len(path.parts) < 2 and not text.startswith(".") and not (text and path.exists()):
         raise unknown_name("recipe", text, [*_RECIPES, "a path to a .toml file"])
     try:
-        return Recipe.from_toml(path.read_text(encoding="utf-8"))
+        return Recipe.from_toml(path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ValueError(f"recipe file '{path}' is not UTF-8 text: {error}") from error
     except FileNotFoundError as error:

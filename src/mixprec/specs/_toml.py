@@ -12,7 +12,7 @@ from typing import Any, cast
 from ..formats import unknown_name
 from ._accumulator import parse_accumulator
 from ._layer import OPERANDS, LayerPrecision
-from ._loss_scale import LossScale
+from ._loss_scale import NOT_SAID, LossScale
 from ._parse import parse_cast
 from ._phase import Phase
 from ._recipe import Recipe, resolve_residual
@@ -57,11 +57,10 @@ def parse_recipe(text: str) -> Recipe:
     if "residual" in strings:
         strings["residual"] = resolve_residual(strings["residual"], strings.get("compute_dtype", "fp32"))
     phases = _get(table, "phases", list, "recipe", [])
-    loss_scale = _parse_loss_scale(_get(table, "loss_scale", dict, "recipe", {}))
     return Recipe(
         rules=_parse_rules(table, "recipe", "rules"),
         phases=tuple(_parse_phase(phase, f"phases[{index}]") for index, phase in enumerate(phases)),
-        loss_scale=loss_scale,
+        loss_scale=_parse_loss_scale(_get(table, "loss_scale", dict, "recipe", {})),
         **cast("Any", strings),
     )
 
@@ -160,7 +159,7 @@ def _parse_precision(value: Any, where: str) -> LayerPrecision | None:
     make = LayerPrecision.of if is_by_role else LayerPrecision
     with _told_at(where):
         accumulator = parse_accumulator(texts.pop("accumulator", "fp32"))
-        casts: dict[str, Any] = {name: parse_cast(text) for name, text in texts.items()}
+        casts: dict[str, Any] = {name: parse_cast(text) for name, text in texts.items() if text != "compute"}
         return make(accumulator=accumulator, **casts)
 
 
@@ -168,7 +167,14 @@ def _parse_loss_scale(table: dict[str, Any]) -> LossScale:
     _check_keys("loss_scale", table, [item.name for item in fields(LossScale)])
     kinds: dict[str, type] = {"kind": str, "interval": int}
     values = {name: _get(table, name, kinds.get(name, float), "loss_scale") for name in table}
-    return LossScale(**values)
+    if not values:
+        return NOT_SAID
+    if "kind" not in values:  # numbers of a loss scale that nobody asked for would do nothing
+        raise ValueError(
+            f'loss_scale has {", ".join(values)} and no kind: expected kind = "static" or "dynamic" (or "none") beside'
+        )
+    with _told_at("loss_scale"):
+        return LossScale(**values)
 
 
 @contextmanager
@@ -192,5 +198,6 @@ def _get(table: Mapping[str, Any], name: str, kind: type, where: str, default: A
     if kind is float and type(value) is int:
         return float(value)
     if type(value) is not kind:
-        raise ValueError(f"{where}.{name} is {value!r} ({type(value).__name__}), expected {kind.__name__}")
+        words = f"tables: [[{name}]]" if kind is list else f"a table: [{name}]" if kind is dict else kind.__name__
+        raise ValueError(f"{where}.{name} is {value!r} ({type(value).__name__}), expected {words}")
     return value

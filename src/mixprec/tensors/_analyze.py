@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import cast as cast_type
 
 import torch
 from torch import Tensor
@@ -18,7 +20,7 @@ from mixprec.specs import Cast
 
 from ._error import cast_error, ratio_in_db
 from ._files import stored_tensors
-from ._matrix import is_convolution, operand_shape, resolve
+from ._matrix import is_convolution, operand_shape, resolve_all
 from ._stored import StoredTensor
 from ._tally import Tally, tally
 
@@ -28,7 +30,7 @@ _NAMED = 5
 
 def analyze_file(
     path: str | Path,
-    casts: Iterable[Cast | str],
+    casts: Cast | str | Iterable[Cast | str],
     *,
     match: str = "*",
     exclude: str = "",
@@ -46,7 +48,7 @@ def analyze_file(
     Args:
         path: a safetensors file, one that ``torch.save`` wrote (read with ``weights_only=True``), an index of shards
             such as ``model.safetensors.index.json``, or a folder with one of these.
-        casts: casts or their one-line forms; one that comes twice is tried once.
+        casts: casts or their one-line forms; one that comes twice is tried once. Or one alone.
         match: glob that a tensor's name must match, case-sensitive (``*`` crosses dots).
         exclude: glob of names that are left out; empty for none.
         seed: key of the random bits of stochastic casts.
@@ -70,9 +72,10 @@ def analyze_file(
         >>> record.skipped[0].tensor, record.skipped[0].reason
         ('step', 'int64, not floating point')
     """
-    resolved = tuple(dict.fromkeys(resolve(cast) for cast in casts))
-    if not resolved:
-        raise ValueError("no cast to try: expected at least one, such as 'mxfp8'")
+    resolved = tuple(dict.fromkeys(resolve_all("analyze_file", casts)))
+    for name, text in (("path", path), ("match", match), ("exclude", exclude)):
+        if not isinstance(cast_type("object", text), str | os.PathLike):
+            raise TypeError(f"analyze_file: {name} is {text!r} ({type(text).__name__}), expected a text")
     asked_for = _each_once(_asked_for(path, stored_tensors(Path(path)), match, exclude))
     fit = [tensor for tensor in asked_for if not tensor.unfit]
     skipped = [tensor for tensor in asked_for if tensor.unfit]

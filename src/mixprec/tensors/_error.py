@@ -10,7 +10,8 @@ from torch import Tensor
 
 from mixprec.specs import Cast
 
-from ._matrix import check_tensor, resolve
+from ._arguments import check_tensor
+from ._matrix import resolve_all
 from ._tally import Tally, tally
 
 
@@ -74,7 +75,8 @@ def error(x: Tensor, casts: Cast | str | Iterable[Cast | str], *, seed: int = 0)
 
     Raises:
         TypeError: x is no tensor, or not of fp32, bf16 or fp16; or a cast that is none.
-        ValueError: a cast is unknown, its scale is delayed, or NaN meets an unscaled format that has none.
+        ValueError: no cast, x without values or sparse, a seed beyond 64 bits; a cast is unknown, its scale is delayed,
+            or NaN meets an unscaled format that has none.
 
     Example:
         >>> import torch
@@ -82,8 +84,9 @@ def error(x: Tensor, casts: Cast | str | Iterable[Cast | str], *, seed: int = 0)
         0.3333333333333333
     """
     check_tensor("error", x)
-    several = casts if isinstance(casts, Iterable) and not isinstance(casts, str) else (casts,)
-    resolved = [resolve(cast) for cast in several]
+    if x.is_meta:
+        raise ValueError("error: x is on the meta device, which holds no values: no error can be told")
+    resolved = resolve_all("error", casts)
     return ErrorTable(tuple(cast_error(cast, tally(x, cast, seed=seed)) for cast in resolved))
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-import torch
 from torch import Tensor
 
 from mixprec.specs import Cast, parse_cast
@@ -18,6 +17,7 @@ def as_matrix(x: Tensor) -> Tensor:
     """``[prod(leading dimensions), last dimension]``; a number is ``[1, 1]``, a vector one row.
 
     Example:
+        >>> import torch
         >>> as_matrix(torch.zeros(2, 3, 4)).shape
         torch.Size([6, 4])
     """
@@ -48,16 +48,6 @@ def operand_shape(shape: Sequence[int]) -> tuple[int, int]:
     return math.prod(shape[:leading]), math.prod(shape[leading:])
 
 
-def check_tensor(what: str, x: object) -> None:
-    """Refuse what is no tensor, by the name of the function that got it.
-
-    Raises:
-        TypeError: it is not.
-    """
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{what}: x is a {type(x).__name__}, expected a torch.Tensor: torch.tensor(x) makes one")
-
-
 def resolve(cast: Cast | str) -> Cast:
     """A cast from itself or its one-line form.
 
@@ -70,6 +60,20 @@ def resolve(cast: Cast | str) -> Cast:
         'e2m1'
     """
     return parse_cast(cast) if isinstance(cast, str) else _cast(cast)
+
+
+def resolve_all(what: str, casts: Cast | str | Iterable[Cast | str]) -> list[Cast]:
+    """Casts from themselves or their one-line forms, or from one alone.
+
+    Raises:
+        TypeError: one is neither.
+        ValueError: a form that cannot be read, or none at all.
+    """
+    several = casts if isinstance(casts, Iterable) and not isinstance(casts, str) else (casts,)
+    resolved = [resolve(cast) for cast in several]
+    if not resolved:
+        raise ValueError(f"{what}: no cast to try: expected at least one, such as 'mxfp8'")
+    return resolved
 
 
 def _cast(given: object) -> Cast:
@@ -93,40 +97,3 @@ def canonical(cast: Cast | str) -> str:
 # Parsed while compiling, not traced: what torch.compiler.assume_constant_result sets, without importing the compiler.
 resolve._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
 canonical._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
-
-
-def random_state(cast: Cast, seed: int | None, offset: int) -> Tensor | None:
-    """``[seed, offset]`` for a cast that draws random bits, else None.
-
-    Raises:
-        TypeError: a seed or offset that is no integer.
-        ValueError: it does, and there is no seed.
-    """
-    if cast.rounding != "stochastic" and cast.signs != "fresh":  # is_random; the compiler reads fields alone
-        return None
-    if seed is None:
-        raise ValueError(f"the cast {str(cast)!r} draws random bits and needs a seed; pass seed=0, say")
-    _check_integer("seed", seed)
-    _check_integer("offset", offset)
-    return torch.tensor([seed, offset], dtype=torch.int64)
-
-
-def _check_integer(name: str, given: object) -> None:
-    if not isinstance(given, int):
-        raise TypeError(f"{name} is {given!r} ({type(given).__name__}), expected an integer")
-
-
-def given_amax(cast: Cast, amax: Tensor | float | None, device: torch.device) -> Tensor | None:
-    """The amax of a delayed scale as 0-d fp32; None for a cast that takes its scale from the tensor.
-
-    Raises:
-        ValueError: the scale is delayed and there is no amax, or the other way round.
-    """
-    if (cast.delayed is None) != (amax is None):
-        raise ValueError(
-            f"the cast '{cast}' takes its scale from earlier passes, of which one tensor knows nothing: pass amax=, or "
-            "leave out 'delayed'"
-            if amax is None
-            else f"the cast '{cast}' takes its scale from the tensor itself: leave out amax, or add 'delayed'"
-        )
-    return None if amax is None else torch.as_tensor(amax, dtype=torch.float32, device=device)

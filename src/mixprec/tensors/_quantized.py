@@ -11,7 +11,8 @@ from mixprec import kernels
 from mixprec.formats import get_format
 from mixprec.specs import Cast
 
-from ._matrix import as_matrix, canonical, check_tensor, given_amax, random_state, resolve
+from ._arguments import check_tensor, given_amax, random_state
+from ._matrix import as_matrix, canonical, resolve
 from ._outer import times_outer
 
 
@@ -93,12 +94,13 @@ def quantize(
         cast: a cast or its one-line form, e.g. ``"e2m1[1x16:e4m3*fp32]"`` or ``"mxfp8 rceil"``.
         seed: key of the random bits, needed by a cast that rounds stochastically or draws fresh signs.
         offset: a further 64-bit number of which the random bits are a function.
-        amax: what a delayed scale is made for, needed by such a cast; 0 for the tensor's own.
+        amax: what a delayed scale is made for, needed by such a cast: one finite number, 0 or more; 0 for the
+            tensor's own.
 
     Raises:
-        TypeError: x is no tensor, or not of fp32, bf16 or fp16; or a cast or seed that is none.
-        ValueError: the cast is unknown, needs a seed or an amax, or NaN meets a format that has none under no scale
-            that could tell.
+        TypeError: x is no tensor, or not of fp32, bf16 or fp16; or a cast, seed or amax that is none.
+        ValueError: x is sparse; the cast is unknown, or needs a seed or an amax; an amax is negative, NaN or infinite,
+            a seed beyond 64 bits; or NaN meets a format that has none under no scale that could tell.
 
     Example:
         >>> import torch
@@ -143,7 +145,8 @@ def fake_quantize(
             leading dimensions flattened.
         cast: a cast or its one-line form, e.g. ``"mxfp4 sr rht32"``.
         seed: key of the random bits of a cast that draws any.
-        amax: what a delayed scale is made for, needed by such a cast; 0 for the tensor's own.
+        amax: what a delayed scale is made for, needed by such a cast: one finite number, 0 or more; 0 for the
+            tensor's own.
         out: where the result goes; contiguous fp32 of x's shape, no part of x; not with a transform.
 
     Returns:
@@ -152,8 +155,9 @@ def fake_quantize(
         element times its scale near 3.4e38) is an infinity; a transform whose sums are beyond it gives NaN.
 
     Raises:
-        TypeError: x is no tensor, or not of fp32, bf16 or fp16; or a cast or seed that is none.
-        ValueError: the cast is unknown or needs an amax, or an ``out`` that does not fit.
+        TypeError: x is no tensor, or not of fp32, bf16 or fp16; or a cast, seed or amax that is none.
+        ValueError: x is sparse; the cast is unknown or needs an amax; an amax that is negative, NaN or infinite, a seed
+            beyond 64 bits, or an ``out`` that does not fit.
         RuntimeError: x requires a gradient, which rounding does not pass on.
 
     Example:
@@ -162,6 +166,8 @@ def fake_quantize(
         [4.0, 0.5, -2.0]
     """
     check_tensor("fake_quantize", x)
+    if out is not None:
+        check_tensor("fake_quantize", out, "out")
     resolved, text = resolve(cast), canonical(cast)
     random = random_state(resolved, seed, 0)
     delayed = given_amax(resolved, amax, x.device)

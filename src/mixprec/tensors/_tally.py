@@ -13,7 +13,8 @@ from mixprec import kernels
 from mixprec.formats import Format, get_format
 from mixprec.specs import Cast
 
-from ._matrix import as_matrix, random_state
+from ._arguments import random_state
+from ._matrix import as_matrix
 from ._quantized import QuantizedTensor, quantize, restore
 from ._sums import RunningSum
 
@@ -96,7 +97,7 @@ def _parts(matrix: Tensor, cast: Cast, seed: int, at_a_time: int) -> Iterator[tu
     if _rows_are_independent(cast):
         for start in starts:
             rows = matrix[start : start + step]
-            quantized = quantize(rows, cast)
+            quantized = quantize(rows, cast, seed=seed)
             yield rows, quantized, quantized.nbytes
     else:
         whole = quantize(matrix, cast, seed=seed)

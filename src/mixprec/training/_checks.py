@@ -24,17 +24,19 @@ def check_model(model: object) -> None:
         )
 
 
-def check_integer(name: str, value: object, *, least: int | None = None) -> None:
-    """Refuse an argument that is no integer, or too small.
+def check_integer(name: str, value: object, *, least: int | None = None, bits: int | None = None) -> None:
+    """Refuse an argument that is no integer, too small, or beyond so many bits with a sign.
 
     Raises:
         TypeError: no integer.
-        ValueError: less than ``least``.
+        ValueError: less than ``least``, or too long.
     """
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"prepare: {name} is {value!r} ({type(value).__name__}), expected an integer")
     if least is not None and value < least:
         raise ValueError(f"prepare: {name} is {value}, expected {least} or more")
+    if bits is not None and not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+        raise ValueError(f"prepare: {name} is {value}, expected an integer of {bits} bits")
 
 
 def check_optimizer(model: nn.Module, optimizer: object) -> Optimizer:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ..nn import Conversion
+from ..nn import Audit, Conversion
 from ..specs import Recipe
+from ._phase_audit import PhaseAudit
 
 
 class PhaseKeeper:
@@ -26,6 +27,18 @@ class PhaseKeeper:
             )
         self._recipe, self._conversion, self._total = recipe, conversion, total_steps
         self._now = recipe.at(0, total_steps)
+        self._audit = PhaseAudit(conversion)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which phases the run ends before."""
+        total = self._total
+        starts = [] if total is None else [phase.begins(total) for phase in self._recipe.phases]
+        return tuple(
+            f"recipe {self._recipe.name}: the phase from step {start} on never begins, for the run has {total} steps"
+            for start in starts
+            if total is not None and start >= total
+        )
 
     def reach(self, applied: int) -> list[str]:
         """Bring the model to the rules that hold after so many applied steps; say what changed."""
@@ -34,4 +47,9 @@ class PhaseKeeper:
             return []
         self._now = wanted
         self._conversion.apply_rules(wanted)
+        self._audit.begin(applied)
         return [f"recipe {self._recipe.name}: from step {applied} on the rules of a later phase hold"]
+
+    def audit(self) -> Audit:
+        """What the GEMMs of the phase's first step ran in."""
+        return self._audit.audit()

@@ -63,11 +63,11 @@ def prepare(
     check_model(model)
     check_optimizer(model, optimizer)
     check_clip_norm(clip_norm)
-    check_integer("seed", seed)
+    check_integer("seed", seed, bits=64)
     if total_steps is not None:
         check_integer("total_steps", total_steps, least=1)
     existing = _existing_conversion(model)
-    wanted = recipe if isinstance(recipe, Recipe) else load_recipe(str(recipe))
+    wanted = recipe if isinstance(recipe, Recipe) else load_recipe(recipe)
     chosen = resolve(wanted, model) if existing is None else _agreed(existing, wanted, model)
     if loss_scale is not None:
         chosen = replace(chosen, loss_scale=parse_loss_scale(loss_scale))

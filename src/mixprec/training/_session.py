@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -43,7 +42,6 @@ class Session:
         applied: steps that updated the weights.
         skipped: steps that did not.
         loss_scale_state: scale and steps since its last change.
-        events: the last 1,000, oldest first.
         notes: what there was to tell at preparation; also in ``events``, in the audit, and printed with the session.
     """
 
@@ -62,7 +60,7 @@ class Session:
         self.model, self.recipe, self.clip_norm, self.loss_scale_state = model, recipe, clip_norm, scale
         self.optimizer = kept.optimizer
         self.applied = self.skipped = 0
-        self.events: deque[Event] = deque(maxlen=_KEPT_EVENTS)
+        self._events: deque[Event] = deque(maxlen=_KEPT_EVENTS)
         self._conversion, self._kept, self._folder = conversion, kept, folder
         self._statistics = StatisticsKeeper(model)
         self._watch = UpdateWatch(_half_weights(self)) if recipe.weights == "true" else None
@@ -70,12 +68,17 @@ class Session:
         self._is_open, self._are_gradients_bad = True, False
         self._phases = PhaseKeeper(recipe, conversion, total_steps)
         conversion.begin_step()
-        conversion.measure_next_step()
-        self.notes = tuple(note for note in conversion.notes if not is_without_session(note))
+        told = tuple(note for note in conversion.notes if not is_without_session(note))
+        self.notes = (*told, *self._phases.notes)
         self._tell_notes()
 
     def __str__(self) -> str:
         return session_text(self)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What the session told: the last 1,000 events, oldest first."""
+        return tuple(self._events)
 
     @property
     def loss_scale(self) -> float:
@@ -150,16 +153,18 @@ class Session:
             events=tuple(events),
         )
         self._losses = []
-        self.events.extend(events)
+        self._events.extend(events)
         if self._folder is not None:
             scale = None if self.recipe.loss_scale.kind == "none" else before.scale
             self._folder.write_step(step, measured.losses, result, scale)
         return result
 
     def audit(self) -> Audit:
-        """Format and engine of every GEMM, measured in the first step."""
-        audit = self._conversion.audit()
-        return replace(audit, notes=tuple(note for note in audit.notes if not is_without_session(note)))
+        """Format and engine of every GEMM, measured in the first step of the run and of each later phase.
+
+        ``from_step`` tells which step that was; a note, where a phase has begun and was not measured yet.
+        """
+        return self._phases.audit()
 
     def restore(self) -> None:
         """Give the model its own classes and the optimizer the model's own parameters back; ends the session.
@@ -195,7 +200,7 @@ class Session:
         state = SessionState.from_dict(state_dict)
         state.refuse_other(self._state())
         if self._folder is not None:
-            self.events.extend(self._folder.go_on(state.applied))
+            self._events.extend(self._folder.go_on(state.applied))
         self.loss_scale_state, self.applied, self.skipped = state.scale, state.applied, state.skipped
         self._conversion.load_random_state(state.random)
         self._phases.reach(self.applied)
@@ -289,7 +294,7 @@ class Session:
             )
             self.notes = (*self.notes, message)
             events.append(Event(step=0, name="no 16-bit weights", message=message))
-        self.events.extend(events)
+        self._events.extend(events)
         if self._folder is not None:
             self._folder.write_events(events)
 

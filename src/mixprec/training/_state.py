@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 
@@ -59,7 +59,12 @@ class SessionState:
 
         Raises:
             ValueError: a key is missing or unknown.
+            TypeError: no mapping.
         """
+        if not isinstance(cast("object", state), Mapping):
+            raise TypeError(
+                f"load_state_dict: got a {type(state).__name__}, expected the mapping that Session.state_dict() gave"
+            )
         state = {"histories": {}, **state}  # states of version 0.1 have none
         missing, unknown = sorted(set(_KEYS) - set(state)), sorted(set(state) - set(_KEYS))
         if missing or unknown:

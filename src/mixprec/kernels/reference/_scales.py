@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .._parameters import LARGEST_QUANT_SCALE, QUEST_REACH, CastParameters
+from .._parameters import LARGEST_QUANT_SCALE, QUEST_REACH, CastParameters, ElementParameters
 from ._bits import exponent_of, number_over, over_number, power_of_two
 from ._codes import decode, encode
-from ._grid import round_to_grid
+from ._grid import round_to_grid, unit_exponent
 from ._sums import sum_by_halving
 from ._tiles import tiles_of
 
@@ -149,9 +149,20 @@ def _float_scales(amax: Tensor, parameters: CastParameters, target: float, above
     shared = amax * above
     scale = round_to_grid(over_number(shared.double(), target).float(), grid, "nearest-even")
     scale = torch.where(scale == 0.0, 1.0, scale)
+    scale = torch.maximum(scale, _least_scale(above, grid))
     scale = torch.where(shared.isfinite(), scale, math.nan)
     quant_scale = (above / scale).clamp(max=LARGEST_QUANT_SCALE)
     return Scales(quant_scale=quant_scale, scale=scale, outer=number_over(1.0, above))
+
+
+def _least_scale(above: Tensor, grid: ElementParameters) -> Tensor:
+    """The smallest scale of a format by which ``above`` is divided to at most ``LARGEST_QUANT_SCALE``.
+
+    With a smaller one elements would be multiplied by less than they are divided by afterwards.
+    """
+    least = above.double() / LARGEST_QUANT_SCALE
+    unit = power_of_two(unit_exponent(least, grid))
+    return ((least / unit).ceil() * unit).clamp(max=grid.max_value).float()
 
 
 def encode_scales(scale: Tensor, parameters: CastParameters) -> Tensor:

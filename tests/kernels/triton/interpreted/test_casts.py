@@ -9,7 +9,7 @@ from tests.conformance.test_scaled import CASTS, MATRICES
 
 DRAW = Draw(5, 11, 2**62 + 1)
 # The other matrices of the conformance tests are run by hand; these hold what is peculiar in each.
-CHOSEN = ["wide", "extremes", "faults"]
+CHOSEN = ["wide", "extremes", "tiny", "faults"]
 
 
 @pytest.mark.parametrize("axis", [1, 0])

@@ -75,10 +75,26 @@ def float_scale(amax, above, target: tl.constexpr, grid: tl.constexpr):
     quotient = (wide / tl.full(wide.shape, target, tl.float64)).to(tl.float32)
     scale = round_to_grid(quotient, 0, 0, grid, "nearest-even")
     scale = tl.where(scale == 0.0, 1.0, scale)
+    least = least_scale(above, grid)
+    scale = tl.where(scale < least, least, scale)
     scale = tl.where(tl.abs(shared) < float("inf"), scale, float("nan"))
     quant_scale = quotient_of(above, scale)
     quant_scale = tl.where(quant_scale > LARGEST_QUANT_SCALE, LARGEST_QUANT_SCALE, quant_scale)
     return quant_scale, scale
+
+
+@triton.jit
+def least_scale(above, grid: tl.constexpr):
+    """The smallest scale by which ``above`` (fp32) is divided to at most 2**127; NaN where that is.
+
+    With a smaller one elements would be multiplied by less than they are divided by afterwards.
+    """
+    _, exponent = split_magnitude(magnitude_bits(above))
+    unit = power_of_two(tl.maximum(exponent - 127, grid.min_exponent) - grid.mantissa_bits).to(tl.float64)
+    units = above.to(tl.float64) / LARGEST_QUANT_SCALE / unit
+    whole = units.to(tl.int64).to(tl.float64)
+    least = (tl.where(whole < units, whole + 1.0, whole) * unit).to(tl.float32)
+    return tl.where(least > grid.max_value, grid.max_value, least)
 
 
 @triton.jit
