@@ -65,7 +65,8 @@ def _run_outermost(
         else:
             state.look()
         outputs = forward(module, *args, **kwargs)
-    current.workspace.release()
+    if not current.records:  # the backward pass needs the same memory again
+        current.workspace.release()
     return (
         pytree.tree_map(functools.partial(_widened, dtype=state.compute_dtype), outputs) if state.is_16bit else outputs
     )
