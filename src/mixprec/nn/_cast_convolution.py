@@ -120,7 +120,7 @@ def _both_gradients(ctx: Any, g_c: Tensor, kept: Kept, weight: Tensor, drawn: Te
 def _input_gradient(ctx: Any, g: ChannelOperand, weight: Tensor, drawn: Tensor) -> Tensor:
     site, geometry = ctx.site, ctx.geometry
     w = weight_for_dgrad(weight, geometry, site, drawn)
-    x = g.values.new_empty(()).expand(list(ctx.shape))  # only its shape is read
+    x = g.values.new_empty(list(ctx.shape))  # only its shape is read; another layout than plain would be copied first
     dtype = layout.wide_dtype(g.is_integer and w.is_integer, geometry.out_group * geometry.taps)
     dx = _gradients(ctx, "dgrad", (g, w), (g.values, x, w.values), dtype)[0]
     return layout.scaled_by(dx, g.outer, layout.by_channel(w.outer, dx))

@@ -43,11 +43,6 @@ class Geometry:
 # --- activations and gradients ----------------------------------------------------------------------
 
 
-def channel_rows(x: Tensor) -> Tensor:
-    """[N, C, ...] as [N * C, positions], as it lies."""
-    return x.reshape(x.shape[0] * x.shape[1], -1)
-
-
 def positions_by_channels(x: Tensor) -> Tensor:
     """[N, C, ...] as [N * positions, C]."""
     return x.movedim(1, -1).reshape(-1, x.shape[1])
@@ -136,9 +131,11 @@ def by_channel(scale: Tensor | None, like: Tensor) -> Tensor | None:
     return scale.reshape(1, -1, *(1,) * (like.dim() - 2))
 
 
-def scaled_by(y: Tensor, *scales: Tensor | None) -> Tensor:
+def scaled_by(y: Tensor, a: Tensor | None, b: Tensor | None) -> Tensor:
     """``y`` times what is not ``None``, in place."""
-    for scale in scales:
+    if a is not None and b is not None and a.dim() == b.dim() == 0:
+        return y.mul_(a * b)  # one pass, as for matrices
+    for scale in (a, b):
         y = y if scale is None else y.mul_(scale)
     return y
 
