@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -52,16 +53,15 @@ def along_channels(x: Tensor, cast: OperandCast | None, geometry: Geometry, cont
     if made.outer is not None and made.outer.dim() > 0:  # powers of two by row: exact inside the carrier
         made = replace(made, carrier=made.carrier * made.outer, outer=None)
     # A product would give its result in the layout of this operand.
-    return _made(layout.from_group_rows(made.carrier, x).contiguous(), made)
+    return _made(layout.from_group_rows(made.carrier, x.shape).contiguous(), made)
 
 
 def weight_for_fprop(weight: Tensor, geometry: Geometry, site: Site, drawn: Tensor) -> ChannelOperand:
     """The weight cast along what an output sums."""
-    cast, placed = site.casts.fprop_weight, weight_context(site, drawn, 1)
-    lying = None if cast is None else _weight_as_it_lies(weight, cast, geometry, placed, 1)
+    cast, context = site.casts.fprop_weight, weight_context(site, drawn, 1)
+    lying = None if cast is None else _weight_as_it_lies(weight, cast, geometry, context, 1)
     if lying is not None:
         return lying
-    context = unplaced(placed)
     if cast is None or cast.ignores_axis or cast.is_row:
         made = _weight_rows(weight, cast, context, lambda: layout.rows_for_fprop(weight))
         return _made(made.carrier.reshape(weight.shape), made)
@@ -71,11 +71,10 @@ def weight_for_fprop(weight: Tensor, geometry: Geometry, site: Site, drawn: Tens
 
 def weight_for_dgrad(weight: Tensor, geometry: Geometry, site: Site, drawn: Tensor) -> ChannelOperand:
     """The weight cast along what an input's gradient sums."""
-    cast, placed = site.casts.dgrad_weight, weight_context(site, drawn, 0)
-    lying = None if cast is None else _weight_as_it_lies(weight, cast, geometry, placed, 0)
+    cast, context = site.casts.dgrad_weight, weight_context(site, drawn, 0)
+    lying = None if cast is None else _weight_as_it_lies(weight, cast, geometry, context, 0)
     if lying is not None:
         return lying
-    context = unplaced(placed)
     if cast is None or cast.ignores_axis:
         made = _weight_rows(weight, cast, context, lambda: layout.rows_for_fprop(weight))
         return _made(made.carrier.reshape(weight.shape), made)
@@ -178,40 +177,45 @@ def keep_input(x_c: Tensor, geometry: Geometry, site: Site, drawn: Tensor) -> tu
 
 
 def kept_input(
-    kept: Kept, saved: SavedInput, geometry: Geometry, like: Tensor, site: Site, drawn: Tensor
+    kept: Kept, saved: SavedInput | None, geometry: Geometry, shape: Sequence[int], site: Site, drawn: Tensor
 ) -> ChannelOperand:
-    """The input of wgrad from what was kept of it; ``like`` has its shape."""
-    cast = site.casts.wgrad_input
-    context = input_context(site, drawn, kept="third").next()
-    lying = None if cast is None else lying_along_positions(cast, like.shape)
+    """The input of wgrad from what was kept of it: codes of an input of ``shape``, or (``saved`` is None) itself."""
+    cast, context = site.casts.wgrad_input, input_context(site, drawn, kept="third").next()
+    if saved is None:
+        if kept[0] is None:
+            raise RuntimeError(f"{site.name}: nothing was kept of the input for the weight's gradient")
+        return _along_positions(kept[0], cast, geometry, context)
+    lying = None if cast is None else lying_along_positions(cast, shape)
     if lying is not None:
         made = lying.told(kept_operand(kept, saved, lying.cast, context))
-        return _made(made.carrier.reshape(like.shape), made)
-    made = kept_operand(kept, saved, cast, context)
-    return _in_positions(made, cast, geometry, like)
+        return _made(made.carrier.reshape(list(shape)), made)
+    return _in_positions(kept_operand(kept, saved, cast, context), cast, geometry, shape)
 
 
 def gradient_for_wgrad(g_c: Tensor, geometry: Geometry, site: Site, drawn: Tensor) -> ChannelOperand:
     """The output's gradient cast along batch and positions."""
-    cast, context = site.casts.wgrad_grad_output, grad_context(site, drawn).next()
-    lying = None if cast is None else lying_along_positions(cast, g_c.shape)
+    return _along_positions(g_c, site.casts.wgrad_grad_output, geometry, grad_context(site, drawn).next())
+
+
+def _along_positions(x: Tensor, cast: OperandCast | None, geometry: Geometry, context: CastContext) -> ChannelOperand:
+    lying = None if cast is None else lying_along_positions(cast, x.shape)
     if lying is not None:
-        made = lying.told(cast_operand(lying.matrix(g_c), lying.cast, lying.axis, context))
-        return _made(made.carrier.reshape(g_c.shape), made)
+        made = lying.told(cast_operand(lying.matrix(x), lying.cast, lying.axis, context))
+        return _made(made.carrier.reshape(x.shape), made)
     if cast is None or cast.ignores_axis:
-        made = cast_operand(g_c.reshape(g_c.shape[0], -1), cast, 1, context)
+        made = cast_operand(x.reshape(x.shape[0], -1), cast, 1, context)
     else:
-        made = cast_operand(_positions(g_c, cast, geometry), cast, 0, context)
-    return _in_positions(made, cast, geometry, g_c)
+        made = cast_operand(_positions(x, cast, geometry), cast, 0, context)
+    return _in_positions(made, cast, geometry, x.shape)
 
 
 def _positions(x: Tensor, cast: OperandCast, geometry: Geometry) -> Tensor:
     return layout.groups_apart(layout.positions_by_channels(x), geometry.groups, cast.tile[0]).contiguous()
 
 
-def _in_positions(made: Operand, cast: OperandCast | None, geometry: Geometry, like: Tensor) -> ChannelOperand:
-    """An operand of wgrad in the layout of ``like``."""
+def _in_positions(made: Operand, cast: OperandCast | None, geometry: Geometry, shape: Sequence[int]) -> ChannelOperand:
+    """An operand of wgrad in the layout of a tensor of ``shape``."""
     if cast is None or cast.ignores_axis:
-        return _made(made.carrier.reshape(like.shape), made)
-    matrix = layout.groups_together(made.carrier, geometry.groups, like.shape[1])
-    return _made(layout.from_positions(matrix, like), made)
+        return _made(made.carrier.reshape(list(shape)), made)
+    matrix = layout.groups_together(made.carrier, geometry.groups, shape[1])
+    return _made(layout.from_positions(matrix, shape), made)
