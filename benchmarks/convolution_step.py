@@ -3,7 +3,7 @@
     python -m benchmarks.convolution_step [--rounds N] [--threads N] [--batch N] [--out FILE]
 
 A step is forward, backward and SGD with momentum. Each recipe takes turns with fp32, and a ratio is taken within its
-round.
+round. Saved activations are what autograd keeps of one forward pass, parameters not counted, over fp32's.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from mixprec.nn import convert
 from mixprec.specs import recipe
 
 from ._machine import machine
+from ._memory import saved_bytes
 from ._timing import measure
 
 TARGET = 1.2
@@ -68,20 +69,22 @@ def main() -> None:
     torch.manual_seed(0)
     base = ResNet18()
     batch = torch.randn(options.batch, 3, 32, 32), torch.randint(0, 10, (options.batch,))
-    fp32 = _step(base, batch)
+    fp32, saved = _step(base, batch), saved_bytes(base, lambda m: _loss(m, batch))
     rows: list[dict[str, object]] = []
     print(f"ResNet-18, batch {options.batch} of 32x32")
-    print(f"{'':26}{'time':>7}{'quartiles':>16}{'target':>8}")
+    print(f"{'':26}{'time':>7}{'quartiles':>16}{'target':>8}{'saved':>8}")
     for name in RECIPES:
         model = copy.deepcopy(base)
         convert(model, recipe(name))
         timing = measure({"fp32": fp32, name: _step(model, batch)}, "fp32", options.rounds)[name]
+        share = saved_bytes(model, lambda m: _loss(m, batch)) / saved
         spread = f"{timing.low:.2f} .. {timing.high:.2f}"
-        print(f"{name:26}{timing.ratio:7.3f}{spread:>16}{TARGET:8.2f}")
-        rows.append({"name": name, "time_target": TARGET, **asdict(timing)})
+        print(f"{name:26}{timing.ratio:7.3f}{spread:>16}{TARGET:8.2f}{share:8.3f}")
+        rows.append({"name": name, "saved": share, "time_target": TARGET, **asdict(timing)})
     path = Path(options.out)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"machine": machine(options.threads), "rows": rows}, indent=1) + "\n")
+    found = {"machine": machine(options.threads), "batch": options.batch, "rows": rows}
+    path.write_text(json.dumps(found, indent=1) + "\n")
     print(f"wrote {path}")
 
 
@@ -94,11 +97,15 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def _loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+    return F.cross_entropy(model(batch[0]), batch[1])
+
+
 def _step(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Callable[[], object]:
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
 
     def step() -> None:
-        F.cross_entropy(model(batch[0]), batch[1]).backward()
+        _loss(model, batch).backward()
         optimizer.step()
         optimizer.zero_grad()
 

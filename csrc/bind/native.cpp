@@ -125,10 +125,11 @@ void bind_requests(nb::module_& m) {
            nb::kw_only(), nb::arg("outer"), nb::arg("carrier") = 0, nb::arg("codes") = 0, nb::arg("scales") = 0);
   nb::class_<Job>(m, "Job").def(
       "__init__",
-      [](Job* self, const Cast& cast, int axis, const Draw& draw, const Output& out) {
-        new (self) Job{cast, axis, draw, out};
+      [](Job* self, const Cast& cast, int axis, const Draw& draw, const Output& out, std::int64_t interleaved) {
+        new (self) Job{cast, axis, draw, out, interleaved};
       },
-      nb::arg("cast"), nb::arg("axis"), nb::arg("draw"), nb::arg("out"), nb::keep_alive<1, 2>());
+      nb::arg("cast"), nb::arg("axis"), nb::arg("draw"), nb::arg("out"), nb::arg("interleaved") = 1,
+      nb::keep_alive<1, 2>());
   nb::class_<Stored>(m, "Stored")
       .def("__init__",
            [](Stored* self, std::uintptr_t codes, std::uintptr_t scales, std::uintptr_t outer, std::int64_t rows,

@@ -46,6 +46,7 @@ struct Task {
   Random random;
   bool tiled;                         // whether tiles have scales; otherwise `quantize` is that of all elements
   std::int64_t tile_rows, tile_cols;  // (1, 1) where there are none
+  std::int64_t interleaved;           // tiles whose columns alternate within `tile_cols`; 1: one
   Scaling scaling;
   float quantize;
   std::uint32_t* tile_amax;           // null, or magnitude bits of every tile: kept by one pass for the next
@@ -120,6 +121,11 @@ struct NarrowTask {
   double* a_panel;  // k * kNarrowRows
 };
 constexpr std::int64_t kNarrowCols = 32, kNarrowRows = 4;
+
+// Tiles of one row of tiles of `columns`.
+static inline std::int64_t tiles_in(const Task& task, std::int64_t columns) {
+  return (columns + task.tile_cols - 1) / task.tile_cols * task.interleaved;
+}
 
 // Whether rows are read more than once: for the choice's errors, or for a deviation.
 static inline bool sums_tiles(const Scaling& scaling) { return scaling.second_target > 0.0 || scaling.from_deviation; }

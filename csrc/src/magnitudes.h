@@ -112,4 +112,18 @@ MIXPREC_INLINE std::uint32_t largest_of(const std::uint32_t* MIXPREC_RESTRICT va
   return largest;
 }
 
+// Of each of `interleaved` tiles whose columns alternate in n columns; the array is used up. Folding one half of the
+// columns onto the other leaves them alternating.
+MIXPREC_INLINE void largest_of_interleaved(std::uint32_t* MIXPREC_RESTRICT values, std::int64_t n,
+                                           std::int64_t interleaved, std::uint32_t* MIXPREC_RESTRICT amax) {
+  std::int64_t columns = n / interleaved;
+  while (columns > 1) {
+    const std::int64_t kept = (columns + 1) / 2, folded = (columns - kept) * interleaved;
+    const std::uint32_t* upper = values + kept * interleaved;
+    for (std::int64_t i = 0; i < folded; ++i) values[i] = upper[i] > values[i] ? upper[i] : values[i];
+    columns = kept;
+  }
+  for (std::int64_t t = 0; t < interleaved; ++t) amax[t] = values[t];
+}
+
 }  // namespace

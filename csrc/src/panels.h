@@ -17,7 +17,9 @@ class Panels {
         scratch_(scratch),
         stage_(task.source, task.strip_rows, scratch.staged),
         philox_(task.random),
-        spread_(task.tiled ? spread_of(task.tile_cols, task.panel_cols) : Spread::all),
+        spread_(!task.tiled            ? Spread::all
+                : task.interleaved > 1 ? Spread::one
+                                       : spread_of(task.tile_cols, task.panel_cols)),
         tiles_(task_, scratch_, spread_, stage_),
         kernel_(row_kernel(task.grid, task.rounding, spread_)),
         code_kernel_(task.out.codes ? code_kernel(task.grid, task.rounding, spread_) : nullptr),

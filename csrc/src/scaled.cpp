@@ -123,7 +123,7 @@ class Casts {
  private:
   void keep_tile_amax(int i) {
     const Task& task = tasks_[i];
-    const std::int64_t tiles = ceil_div(task.source.rows, task.tile_rows) * ceil_div(task.source.cols, task.tile_cols);
+    const std::int64_t tiles = ceil_div(task.source.rows, task.tile_rows) * tiles_in(task, task.source.cols);
     tile_amax_[i].reset(new std::uint32_t[static_cast<std::size_t>(tiles)]);
     tasks_[i].tile_amax = tile_amax_[i].get();
   }

@@ -36,4 +36,18 @@ MIXPREC_INLINE const float* spread_tiles(const float* tiles, Spread spread, std:
   return room;
 }
 
+// As entries of one column each: in every `tile_cols` columns, `interleaved` tiles that alternate.
+MIXPREC_INLINE const float* spread_interleaved(const float* tiles, std::int64_t interleaved, std::int64_t tile_cols,
+                                               std::int64_t n, float* room) {
+  for (std::int64_t c = 0; c < n; c += tile_cols, tiles += interleaved) {
+    const std::int64_t width = smaller(tile_cols, n - c);
+    std::memcpy(room + c, tiles, static_cast<std::size_t>(interleaved) * sizeof *room);
+    // What is there is repeated, twice as much each time.
+    for (std::int64_t filled = interleaved; filled < width; filled *= 2)
+      std::memcpy(room + c + filled, room + c,
+                  static_cast<std::size_t>(smaller(filled, width - filled)) * sizeof *room);
+  }
+  return room;
+}
+
 }  // namespace

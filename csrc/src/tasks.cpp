@@ -18,8 +18,21 @@ Rounding effective_rounding(const Cast& cast) {
   return cast.grid.table == nullptr && cast.grid.mantissa_bits >= 23 ? Rounding::toward_zero : cast.rounding;
 }
 
+// Tiles of one column alternate with nothing: they are as they are without neighbours.
+void interleave(Task& task, const Job& job) {
+  const Cast& cast = job.cast;
+  const bool plain = cast.granularity == Granularity::block && cast.scale != ScaleKind::fp32 && cast.transform == 0 &&
+                     !sums_tiles(task.scaling) && job.out.codes == nullptr;
+  if (job.interleaved < 1 || !plain || task.source.cols % job.interleaved != 0)
+    throw std::invalid_argument("interleaved matrices: whole columns, carriers of plain block scales");
+  if (task.tile_cols == 1) return;
+  task.interleaved = job.interleaved;
+  task.tile_cols *= job.interleaved;
+}
+
 void set_tiles(Task& task, const Cast& cast, int axis) {
   task.tiled = true;
+  task.interleaved = 1;
   if (cast.granularity == Granularity::block) {
     if (cast.outer < 1 || cast.reduction < 1) throw std::invalid_argument("a block's extents must be at least 1");
     task.tile_rows = axis == 1 ? cast.outer : cast.reduction;
@@ -124,6 +137,7 @@ Task task_of(const Matrix& x, const Job& job, const TransformFactors* factors) {
   task.out = job.out;
   task.past_caches = task.source.rows * task.source.cols * 4 >= kPastCaches;
   set_tiles(task, cast, job.axis);
+  if (job.interleaved != 1) interleave(task, job);
   return task;
 }
 
@@ -168,7 +182,7 @@ void ScratchMemory::lay_out(const Task& task, Scratch& scratch) {
     const auto address = reinterpret_cast<std::uintptr_t>(memory_.back().get());
     pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>((address + line - 1) / line * line);
   };
-  const std::int64_t cols = task.panel_cols, tiles = ceil_div(cols, task.tile_cols);
+  const std::int64_t cols = task.panel_cols, tiles = tiles_in(task, cols);
   const bool prepared = task.source.transform == 0 && task.source.x.dtype == Dtype::f32;
   take(scratch.staged, prepared ? 0 : task.strip_rows * cols);
   take(scratch.result, kPiece);

@@ -19,12 +19,12 @@ using mixprec::Task;
 MIXPREC_INLINE std::int64_t columns_of(const Rect& rows) { return rows.col_end - rows.col_begin; }
 
 MIXPREC_INLINE std::int64_t tiles_across(const Task& task, const Rect& rows) {
-  return ceil_div(columns_of(rows), task.tile_cols);
+  return tiles_in(task, columns_of(rows));
 }
 
 // Where the first tile of a row of tiles lies in an array of all, laid out as the matrix is.
 MIXPREC_INLINE std::int64_t tile_index(const Task& task, const Rect& rows) {
-  return rows.row_begin / task.tile_rows * ceil_div(task.source.cols, task.tile_cols) + rows.col_begin / task.tile_cols;
+  return rows.row_begin / task.tile_rows * tiles_in(task, task.source.cols) + tiles_in(task, rows.col_begin);
 }
 
 // What the choice between two scales of a tile sums: the squared error of an element times `compared`, one per tile.
@@ -73,14 +73,20 @@ class TileScaler {
   // Largest magnitude bits of the tiles.
   void measure(const Rect& rows, std::uint32_t* amax) {
     const std::int64_t n = columns_of(rows);
-    if (rows.row_end - rows.row_begin == 1 && task_.tile_cols > 1)
+    if (rows.row_end - rows.row_begin == 1 && task_.tile_cols > 1 && task_.interleaved == 1)
       return amax_blocks(stage_.row(rows.row_begin), n, task_.tile_cols, amax);
     std::uint32_t* by_column = task_.tile_cols == 1 ? amax : scratch_.column_amax;
     std::memset(by_column, 0, static_cast<std::size_t>(n) * sizeof *by_column);
     for (std::int64_t r = rows.row_begin; r < rows.row_end; ++r) amax_into_columns(stage_.row(r), n, by_column);
     if (task_.tile_cols == 1) return;
-    for (std::int64_t c = 0, tile = 0; c < n; c += task_.tile_cols, ++tile)
-      amax[tile] = largest_of(by_column + c, smaller(task_.tile_cols, n - c));
+    for (std::int64_t c = 0; c < n; c += task_.tile_cols, amax += task_.interleaved) {
+      const std::int64_t width = smaller(task_.tile_cols, n - c);
+      if (task_.interleaved == 1) {
+        *amax = largest_of(by_column + c, width);
+      } else {
+        largest_of_interleaved(by_column + c, width, task_.interleaved, amax);
+      }
+    }
   }
 
   // Finds the scales and writes what is stored of them.
@@ -94,8 +100,8 @@ class TileScaler {
     if (!task_.scaling.in_carrier)
       std::memcpy(task_.out.outer + index, first_.outer, static_cast<std::size_t>(tiles) * sizeof(float));
     if (task_.out.scales) write_codes(tiles, task_.out.scales + index);
-    quantize_ = spread_tiles(first_.quantize, spread_, task_.tile_cols, n, scratch_.spread_quantize);
-    scale_ = spread_tiles(first_.scale, spread_, task_.tile_cols, n, scratch_.spread_scale);
+    quantize_ = spread(first_.quantize, n, scratch_.spread_quantize);
+    scale_ = spread(first_.scale, n, scratch_.spread_scale);
   }
 
   // What elements are multiplied by before and after rounding, for the row of tiles that was scaled last.
@@ -103,6 +109,11 @@ class TileScaler {
   MIXPREC_MEMBER const float* scale() const { return scale_; }
 
  private:
+  const float* spread(const float* tiles, std::int64_t n, float* room) const {
+    return task_.interleaved > 1 ? spread_interleaved(tiles, task_.interleaved, task_.tile_cols, n, room)
+                                 : spread_tiles(tiles, spread_, task_.tile_cols, n, room);
+  }
+
   void write_codes(std::int64_t tiles, std::uint8_t* codes) const {
     if (task_.scaling.kind == ScaleKind::power) {
       for (std::int64_t i = 0; i < tiles; ++i) {
@@ -129,9 +140,8 @@ class TileScaler {
   void choose(const Rect& rows, const std::uint32_t* amax) {
     const std::int64_t tiles = tiles_across(task_, rows), n = columns_of(rows);
     tile_scales(task_.scaling, task_.scaling.second_target, amax, tiles, second_);
-    const float* quantize[2] = {
-        spread_tiles(first_.quantize, spread_, task_.tile_cols, n, scratch_.spread_quantize),
-        spread_tiles(second_.quantize, spread_, task_.tile_cols, n, scratch_.spread_scale)};
+    const float* quantize[2] = {spread(first_.quantize, n, scratch_.spread_quantize),
+                                spread(second_.quantize, n, scratch_.spread_scale)};
     sum_tiles(
         rows, [&](const float* x) { return errors_of(x, n, quantize[0], first_); },
         [&](const float* x) { return errors_of(x, n, quantize[1], second_); });

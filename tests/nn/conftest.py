@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-_CASTS = {"round", "scaled", "scaled_both", "scaled_quantized", "delayed", "quantize"}
+_CASTS = {"round", "scaled", "scaled_both", "scaled_interleaved", "scaled_quantized", "delayed", "quantize"}
 
 
 class Casts(TorchDispatchMode):

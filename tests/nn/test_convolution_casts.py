@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mixprec.nn import convert
-from mixprec.specs import Accumulator, Cast, LayerPrecision, Recipe, Rule
+from mixprec.specs import Accumulator, Cast, Granularity, LayerPrecision, Recipe, Rule
 
 from .casts import PRECISIONS
 from .oracle import Oracle, assert_near, rounding_of
@@ -48,15 +47,22 @@ SHAPES = {
     "depthwise": Shape(2, (6, 6), 5, (("groups", 6), ("padding", 1))),
     "multiplied depthwise": Shape(1, (5, 10), 9, (("groups", 5), ("dilation", 2))),
     "whole blocks": Shape(2, (64, 64), 8, (("padding", 1), ("groups", 2))),
+    "blocks of images": Shape(2, (16, 32), 4, (("padding", 1),)),
     "3d": Shape(3, (5, 6), 4, (("padding", 1),)),
 }
 
 
 def fits(cast: Cast, extent: int) -> bool:
     tile = cast.granularity
-    if cast.is_random:  # counted in one layout, whatever the shape
-        return False
-    return tile.kind == "block" and tile.outer == 1 and extent % math.lcm(tile.reduction, cast.transform or 1) == 0
+    return tile.kind == "block" and tile.outer == 1 and not cast.transform and extent % tile.reduction == 0
+
+
+def ending_with(cast: Cast, extent: int) -> Cast:
+    """A group that is smaller than a block ends it."""
+    tile = cast.granularity
+    if tile.kind != "block" or tile.outer != 1 or tile.reduction <= extent or cast.transform:
+        return cast
+    return replace(cast, granularity=Granularity("block", 1, extent))
 
 
 class ConvolutionOracle:
@@ -70,8 +76,10 @@ class ConvolutionOracle:
         cast = self.oracle.precision.operand(operand)
         if cast is None or cast.granularity.kind in ("none", "tensor"):
             return self._flat(x, operand)
-        if fits(cast, x.shape[1] // self.groups):  # random words are counted in the matrix as it lies
-            return self.oracle.transposed_values(x.flatten(0, 1).flatten(1), operand).t().reshape(x.shape)
+        ended = ending_with(cast, x.shape[1] // self.groups)
+        if fits(ended, x.shape[1] // self.groups):  # random words are counted in the tensor as it lies
+            oracle = self._with(operand, ended)
+            return oracle.transposed_values(x.flatten(0, 1).flatten(1), operand).t().reshape(x.shape)
         rows = x.unflatten(1, (self.groups, -1)).movedim((1, 0), (0, 1)).movedim(2, -1)  # [G, N, ..., C / G]
         made = self._batch(rows.flatten(1, -2), operand)
         made = made.unflatten(1, rows.shape[1:-1]).movedim(-1, 2)  # [G, N, C' / G, ...]
@@ -101,6 +109,10 @@ class ConvolutionOracle:
             return self._flat(x, operand)
         if fits(cast, x.shape[2:].numel()):
             return self.oracle.values(x.flatten(0, 1).flatten(1), operand).view(x.shape)
+        tile, size = cast.granularity, x.shape[2:].numel()
+        if tile.outer == 1 and tile.reduction % size == 0 and not cast.transform:  # whole images in a block
+            oracle = self._with(operand, replace(cast, granularity=Granularity("block", size, tile.reduction // size)))
+            return oracle.transposed_values(x.flatten(1), operand).t().reshape(x.shape)
         matrix = x.movedim(1, -1).flatten(0, -2)
         group = x.shape[1] // self.groups
         missing = -group % max(cast.granularity.outer, 1)
@@ -108,6 +120,9 @@ class ConvolutionOracle:
         made = self.oracle.transposed_values(padded, operand).t()
         made = made.unflatten(1, (self.groups, -1))[:, :, :group].flatten(1)
         return made.unflatten(0, (x.shape[0], *x.shape[2:])).movedim(-1, 1)
+
+    def _with(self, operand: str, cast: Cast) -> Oracle:
+        return replace(self.oracle, precision=replace(self.oracle.precision, **{operand: cast}))
 
     def _flat(self, x: Tensor, operand: str) -> Tensor:
         return self.oracle.values(x.flatten(1), operand).view(x.shape)
@@ -173,7 +188,8 @@ def check(precision: LayerPrecision, shape: Shape, compute_dtype: str = "fp32") 
 
     dgrad, wgrad = precision.dgrad_grad_output, precision.wgrad_grad_output
     both = dgrad is not None and wgrad is not None and not wgrad.transform
-    crosswise = both and fits(dgrad, grad.shape[1] // layer.groups) and fits(wgrad, grad.shape[2:].numel())
+    outputs = grad.shape[1] // layer.groups
+    crosswise = both and fits(ending_with(dgrad, outputs), outputs) and fits(wgrad, grad.shape[2:].numel())
     oracle = Oracle(precision, compute_dtype, seed=7, crosswise=crosswise)
     want = ConvolutionOracle(oracle, layer.groups)
     near = rounding_of(compute_dtype)
@@ -321,10 +337,10 @@ def test_a_frozen_convolution_is_quantized_once_and_gets_no_gradient(count_casts
     model(x).sum().backward()
     with count_casts() as weights:
         model(x).sum().backward()  # the second use makes the codes
-    assert weights.of_shape(72, 8) == 2
+    assert (weights.of_shape(72, 8), weights.of_shape(8, 72)) == (1, 1)  # the taps as matrices; the weight as it lies
     with count_casts() as weights:
         model(x).sum().backward()
-    assert weights.of_shape(72, 8) == 0
+    assert not any(weights.of_shape(*shape) for shape in ((72, 8), (8, 72), (8, 8, 9)))
     assert layer.weight.grad is None
 
 
@@ -351,3 +367,15 @@ def test_accumulator_by_type() -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(36, 2))
     convert(model, Recipe(name="both", rules=rules))
     assert torch.isfinite(model(torch.randn(1, 3, 5, 5))).all()
+
+
+@pytest.mark.parametrize("name", [name for name in TAKEN if not is_transformed(TAKEN[name])])
+def test_results_lie_as_those_of_torch(name: str) -> None:
+    """A model may take views of them."""
+    layer = nn.Conv2d(19, 6, 3)
+    convert(model := nn.Sequential(layer), Recipe(name="tried", rules=(Rule(precision=TAKEN[name]),)))
+    x = torch.randn(2, 19, 5, 5, requires_grad=True)
+    y = model(x)
+    (dx,) = torch.autograd.grad(y.sum(), x)
+    assert y.is_contiguous()
+    assert dx.is_contiguous()

@@ -105,6 +105,10 @@ struct Job {
   int axis;
   Draw draw;
   Output out;
+  // Matrices that lie column by column: x has `interleaved` times the columns of each, and column c * interleaved + t is
+  // column c of matrix t, which has tiles of its own. More than 1 only for a carrier that block scales multiply, without
+  // transform, choice or deviation.
+  std::int64_t interleaved;
 };
 
 // How to run: the number of threads (1 opens no parallel region) and the implementation.

@@ -19,6 +19,7 @@ from ._functions import (
     scaled_both,
     scaled_quantized,
 )
+from ._interleaved import scaled_interleaved
 from ._parameters import CastParameters, ElementParameters, cast_parameters
 from ._registry import backend_names, default_backend, get_backend
 
@@ -44,6 +45,7 @@ __all__ = [
     "round",
     "scaled",
     "scaled_both",
+    "scaled_interleaved",
     "scaled_quantized",
     "sign_key",
 ]

@@ -131,6 +131,15 @@ class Backend(Protocol):
         """
         ...
 
+    def scaled_interleaved(
+        self, x: Tensor, parameters: CastParameters, axis: int, *, out: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """``scaled`` of every ``x[:, :, t]`` of ``[R, C, T]``, under one tensor scale if there is one.
+
+        Block scales that the carrier holds, from amaxes; no transform, no random bits. The carrier is ``[R, C, T]``.
+        """
+        ...
+
     def scaled_both(
         self,
         x: Tensor,

@@ -220,7 +220,7 @@ def _narrow_product_fake(a_MK: Tensor, b_KN: Tensor, mantissa_bits: int, roundin
     return a_MK.new_empty((a_MK.shape[0], b_KN.shape[1]), dtype=torch.float32)
 
 
-def _past_the_dispatcher(kernel: Callable[..., Any]) -> Callable[..., Any]:
+def past_the_dispatcher(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """An operation's kernel into tensors that exist, its last argument; no operation, so not for compiled code."""
 
     def into(x: Tensor, *args: Any) -> Any:
@@ -230,7 +230,7 @@ def _past_the_dispatcher(kernel: Callable[..., Any]) -> Callable[..., Any]:
     return into
 
 
-def _define(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> Any:
+def define(schema: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> Any:
     """Register an operation: its kernel for every device, its shapes, and the refusal of gradients."""
     name = schema.split("(", 1)[0]
     _LIBRARY.define(schema, tags=(torch.Tag.needs_fixed_stride_order,))
@@ -256,45 +256,43 @@ def _refuse_gradients(name: str, operation: Any) -> Callable[..., Any]:
     return kernel
 
 
-round_into = _past_the_dispatcher(_round)
-scaled_into = _past_the_dispatcher(_scaled)
-scaled_both_into = _past_the_dispatcher(_scaled_both)
-scaled_quantized_into = _past_the_dispatcher(_scaled_quantized)
-delayed_into = _past_the_dispatcher(_delayed)
-hadamard_into = _past_the_dispatcher(_hadamard)
-dequantize_into = _past_the_dispatcher(_dequantize)
+round_into = past_the_dispatcher(_round)
+scaled_into = past_the_dispatcher(_scaled)
+scaled_both_into = past_the_dispatcher(_scaled_both)
+scaled_quantized_into = past_the_dispatcher(_scaled_quantized)
+delayed_into = past_the_dispatcher(_delayed)
+hadamard_into = past_the_dispatcher(_hadamard)
+dequantize_into = past_the_dispatcher(_dequantize)
 
 _TWO_CASTS = "(Tensor x, str row, str column, Tensor? random, int stream, int row_sign_stream, int column_sign_stream)"
 _ONE_CAST = "(Tensor x, str cast, int axis, Tensor? random, int stream, int sign_stream)"
 
-round_op = _define("round(Tensor x, str cast, Tensor? random, int stream) -> Tensor", _round, _round_fake)
-scaled_op = _define(f"scaled{_ONE_CAST} -> (Tensor, Tensor)", _scaled, _scaled_fake)
-scaled_both_op = _define(
-    f"scaled_both{_TWO_CASTS} -> (Tensor, Tensor, Tensor, Tensor)", _scaled_both, _scaled_both_fake
-)
-scaled_quantized_op = _define(
+round_op = define("round(Tensor x, str cast, Tensor? random, int stream) -> Tensor", _round, _round_fake)
+scaled_op = define(f"scaled{_ONE_CAST} -> (Tensor, Tensor)", _scaled, _scaled_fake)
+scaled_both_op = define(f"scaled_both{_TWO_CASTS} -> (Tensor, Tensor, Tensor, Tensor)", _scaled_both, _scaled_both_fake)
+scaled_quantized_op = define(
     f"scaled_quantized{_TWO_CASTS} -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
     _scaled_quantized,
     _scaled_quantized_fake,
 )
-delayed_op = _define(
+delayed_op = define(
     "delayed(Tensor x, str cast, Tensor amax, Tensor? random, int stream) -> (Tensor, Tensor, Tensor)",
     _delayed,
     _delayed_fake,
 )
-amax_op = _define("amax(Tensor x) -> Tensor", _amax, _amax_fake)
-hadamard_op = _define(
+amax_op = define("amax(Tensor x) -> Tensor", _amax, _amax_fake)
+hadamard_op = define(
     "hadamard(Tensor x, int size, str signs, int axis, bool inverse, Tensor? random, int sign_stream) -> Tensor",
     _hadamard,
     _hadamard_fake,
 )
-quantize_op = _define(f"quantize{_ONE_CAST} -> (Tensor, Tensor, Tensor)", _quantize, _quantize_fake)
-dequantize_op = _define(
+quantize_op = define(f"quantize{_ONE_CAST} -> (Tensor, Tensor, Tensor)", _quantize, _quantize_fake)
+dequantize_op = define(
     "dequantize(Tensor codes, Tensor scales, Tensor? outer, str cast, SymInt[] shape, int axis) -> Tensor",
     _dequantize,
     _dequantize_fake,
 )
-narrow_product_op = _define(
+narrow_product_op = define(
     "narrow_product(Tensor a_MK, Tensor b_KN, int mantissa_bits, str rounding, int promote_every) -> Tensor",
     _narrow_product,
     _narrow_product_fake,

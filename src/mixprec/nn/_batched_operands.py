@@ -44,18 +44,26 @@ def cast_weight_batch(
     weight: Tensor, matrices: Callable[[], Tensor], cast: OperandCast | None, context: CastContext
 ) -> Operand:
     """As ``cast_batch`` of a weight's ``matrices``; from their codes where they were kept since its last update."""
-    state = context.site.state
-    if cast is not None and cast.is_kept:
-        name = f"{context.site.name} {context.element_stream} {cast.text}"
+    kept = kept_weight_batch(weight, matrices, cast, context)
+    return cast_batch(matrices(), cast, context) if kept is None else kept
 
-        def make() -> Codes:
-            packed = pack_batch(matrices(), cast, context)
-            return Codes(packed.codes, packed.scales, packed.outer, packed.shape)
 
-        codes = state.weights.codes(weight, name, state.step, make)
-        if codes is not None and codes.shape is not None:
-            return unpack_batch(Packed(codes.codes, codes.scales, codes.outer, codes.shape), cast)
-    return cast_batch(matrices(), cast, context)
+def kept_weight_batch(
+    weight: Tensor, matrices: Callable[[], Tensor], cast: OperandCast | None, context: CastContext
+) -> Operand | None:
+    """A weight's ``matrices`` from codes, where these were kept since its last update."""
+    if cast is None or not cast.is_kept:
+        return None
+    state, name = context.site.state, f"{context.site.name} {context.element_stream} {cast.text}"
+
+    def make() -> Codes:
+        packed = pack_batch(matrices(), cast, context)
+        return Codes(packed.codes, packed.scales, packed.outer, packed.shape)
+
+    codes = state.weights.codes(weight, name, state.step, make)
+    if codes is None or codes.shape is None:
+        return None
+    return unpack_batch(Packed(codes.codes, codes.scales, codes.outer, codes.shape), cast)
 
 
 def pack_batch(x_BRC: Tensor, cast: OperandCast, context: CastContext) -> Packed:

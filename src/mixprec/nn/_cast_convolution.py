@@ -28,6 +28,7 @@ from ._exact_product import exactly
 from ._linear import grad_context, input_context, product_of
 from ._once import OnceFunction, once
 from ._operands import cast_operand, transposed
+from ._producer import costs_nothing_to_keep
 from ._saved_input import Kept
 from ._site import Site
 from ._telling import product as told
@@ -49,7 +50,7 @@ class CastConvolution(OnceFunction):
         with plain_torch(state.device_type):
             x_c = x.to(dtype)
             keeps = ctx.needs_input_grad[1]
-            if keeps and not _unfolds(site):
+            if keeps and not _reads_itself(site, x, x_c):
                 a, ctx.saved_input, kept = input_and_kept(x_c, geometry, site, drawn)
             else:
                 a = along_channels(x_c, casts.fprop_input, geometry, input_context(site, drawn))
@@ -96,6 +97,12 @@ class CastConvolution(OnceFunction):
         return dx, dw, db, None, None
 
 
+def _reads_itself(site: Site, x: Tensor, x_c: Tensor) -> bool:
+    """Whether wgrad reads the input in the compute dtype: unfolded, or because that is kept anyway."""
+    cast = site.casts.wgrad_input
+    return _unfolds(site) or (x is x_c and cast is not None and costs_nothing_to_keep(x, cast))
+
+
 def _unfolds(site: Site) -> bool:
     """Whether wgrad has a transform: along positions it cancels only once each tap has its own copy of the input."""
     return any(c is not None and c.transform > 0 for c in (site.casts.wgrad_input, site.casts.wgrad_grad_output))
@@ -110,7 +117,7 @@ def _both_gradients(ctx: Any, g_c: Tensor, kept: Kept, weight: Tensor, drawn: Te
     if g is not g_wgrad or not same:
         return _input_gradient(ctx, g, weight, drawn), _weight_gradient(ctx, g_wgrad, kept, weight, drawn)
     w = weight_for_dgrad(weight, geometry, site, drawn)
-    x = kept_input(kept, ctx.saved_input, geometry, g_c.new_empty(()).expand(ctx.shape), site, drawn)
+    x = kept_input(kept, ctx.saved_input, geometry, ctx.shape, site, drawn)
     dtype = layout.wide_dtype(g.is_integer and x.is_integer, _ENDLESS)
     dx, dw = _gradients(ctx, "dgrad + wgrad", (g, w), (g.values, x.values, w.values), dtype)
     scales = layout.output_scales_of_weight(g.outer, geometry), layout.input_scales_of_weight(x.outer, geometry)
@@ -120,7 +127,9 @@ def _both_gradients(ctx: Any, g_c: Tensor, kept: Kept, weight: Tensor, drawn: Te
 def _input_gradient(ctx: Any, g: ChannelOperand, weight: Tensor, drawn: Tensor) -> Tensor:
     site, geometry = ctx.site, ctx.geometry
     w = weight_for_dgrad(weight, geometry, site, drawn)
-    x = g.values.new_empty(()).expand(list(ctx.shape))  # only its shape is read
+    # Of the input only the shape is read, but torch would first lay out plainly what is not.
+    unread = site.state.current.workspace.take("third", ctx.shape, g.values.device)
+    x = g.values.new_empty(list(ctx.shape)) if unread is None else unread
     dtype = layout.wide_dtype(g.is_integer and w.is_integer, geometry.out_group * geometry.taps)
     dx = _gradients(ctx, "dgrad", (g, w), (g.values, x, w.values), dtype)[0]
     return layout.scaled_by(dx, g.outer, layout.by_channel(w.outer, dx))
@@ -128,7 +137,7 @@ def _input_gradient(ctx: Any, g: ChannelOperand, weight: Tensor, drawn: Tensor) 
 
 def _weight_gradient(ctx: Any, g: ChannelOperand, kept: Kept, weight: Tensor, drawn: Tensor) -> Tensor:
     site, geometry = ctx.site, ctx.geometry
-    x = kept_input(kept, ctx.saved_input, geometry, g.values.new_empty(()).expand(list(ctx.shape)), site, drawn)
+    x = kept_input(kept, ctx.saved_input, geometry, ctx.shape, site, drawn)
     dtype = layout.wide_dtype(g.is_integer and x.is_integer, g.values.numel() // max(g.values.shape[1], 1))
     dw = _gradients(ctx, "wgrad", (g, x), (g.values, x.values, weight), dtype)[1]
     scales = layout.output_scales_of_weight(g.outer, geometry), layout.input_scales_of_weight(x.outer, geometry)

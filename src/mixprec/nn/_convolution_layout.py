@@ -8,6 +8,7 @@ a channels-last layout). The weight's gradient sums over batch and positions, an
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -43,19 +44,14 @@ class Geometry:
 # --- activations and gradients ----------------------------------------------------------------------
 
 
-def channel_rows(x: Tensor) -> Tensor:
-    """[N, C, ...] as [N * C, positions], as it lies."""
-    return x.reshape(x.shape[0] * x.shape[1], -1)
-
-
 def positions_by_channels(x: Tensor) -> Tensor:
     """[N, C, ...] as [N * positions, C]."""
     return x.movedim(1, -1).reshape(-1, x.shape[1])
 
 
-def from_positions(matrix: Tensor, like: Tensor) -> Tensor:
+def from_positions(matrix: Tensor, shape: Sequence[int]) -> Tensor:
     """[N * positions, C'] as [N, C', ...], in a channels-last memory layout."""
-    return matrix.reshape(like.shape[0], *like.shape[2:], -1).movedim(-1, 1)
+    return matrix.reshape(shape[0], *shape[2:], -1).movedim(-1, 1)
 
 
 def groups_apart(matrix: Tensor, groups: int, size: int) -> Tensor:
@@ -78,9 +74,9 @@ def group_rows(x: Tensor, groups: int) -> Tensor:
     return positions_by_channels(x).unflatten(1, (groups, -1)).transpose(0, 1)
 
 
-def from_group_rows(batch: Tensor, like: Tensor) -> Tensor:
+def from_group_rows(batch: Tensor, shape: Sequence[int]) -> Tensor:
     """Back to [N, C', ...]; the channels of each group may have been padded."""
-    return from_positions(batch.transpose(0, 1).flatten(1), like)
+    return from_positions(batch.transpose(0, 1).flatten(1), shape)
 
 
 # --- weights ----------------------------------------------------------------------------------------
@@ -136,9 +132,11 @@ def by_channel(scale: Tensor | None, like: Tensor) -> Tensor | None:
     return scale.reshape(1, -1, *(1,) * (like.dim() - 2))
 
 
-def scaled_by(y: Tensor, *scales: Tensor | None) -> Tensor:
+def scaled_by(y: Tensor, a: Tensor | None, b: Tensor | None) -> Tensor:
     """``y`` times what is not ``None``, in place."""
-    for scale in scales:
+    if a is not None and b is not None and a.dim() == b.dim() == 0:
+        return y.mul_(a * b)  # one pass, as for matrices
+    for scale in (a, b):
         y = y if scale is None else y.mul_(scale)
     return y
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
+from .. import kernels
 from . import _convolution_layout as layout
-from ._batched_operands import cast_batch, cast_weight_batch
-from ._convolution_blocks import ending_with, fits
+from ._batched_operands import cast_batch, cast_weight_batch, kept_weight_batch
+from ._convolution_blocks import interleaved, lying_along_channels, lying_along_positions
 from ._convolution_layout import Geometry
-from ._linear import grad_context, input_context, weight_context, weight_operand
+from ._linear import grad_context, input_context, kept_weight, weight_context
 from ._operand import Operand
 from ._operand_cast import OperandCast
-from ._operands import CastContext, cast_both, cast_operand
+from ._operands import CastContext, cast_both, cast_operand, operand_of
 from ._saved_input import Kept, SavedInput, cast_and_keep, keep, kept_operand
 from ._site import Site
 
@@ -43,24 +45,23 @@ def along_channels(x: Tensor, cast: OperandCast | None, geometry: Geometry, cont
     if cast is None or cast.ignores_axis:
         made = cast_operand(x.reshape(x.shape[0], -1), cast, 1, context)
         return _made(made.carrier.reshape(x.shape), made)
-    groups = geometry.groups
-    lying = ending_with(cast, x.shape[1] // groups)
-    if fits(lying, x.shape[1] // groups):
-        made = cast_operand(layout.channel_rows(x), lying, 0, context)
-        return _made(made.carrier.reshape(x.shape), replace(made, format=cast.text))
-    made = cast_batch(layout.group_rows(x, groups), cast, unplaced(context))
+    lying = lying_along_channels(cast, x.shape, geometry.groups)
+    if lying is not None:
+        made = lying.told(cast_operand(lying.matrix(x), lying.cast, lying.axis, context))
+        return _made(made.carrier.reshape(x.shape), made)
+    made = cast_batch(layout.group_rows(x, geometry.groups), cast, unplaced(context))
     if made.outer is not None and made.outer.dim() > 0:  # powers of two by row: exact inside the carrier
         made = replace(made, carrier=made.carrier * made.outer, outer=None)
-    return _made(layout.from_group_rows(made.carrier, x), made)
+    # A product would give its result in the layout of this operand.
+    return _made(layout.from_group_rows(made.carrier, x.shape).contiguous(), made)
 
 
 def weight_for_fprop(weight: Tensor, geometry: Geometry, site: Site, drawn: Tensor) -> ChannelOperand:
     """The weight cast along what an output sums."""
-    cast, context = site.casts.fprop_weight, unplaced(weight_context(site, drawn, 1))
-    if cast is not None and fits(cast, geometry.in_group) and weight.is_contiguous():
-        matrix = weight.view(-1, geometry.taps)  # blocks of input channels, which lie ``taps`` apart
-        made = weight_operand(matrix, cast, 0, site, drawn)
-        return _made(made.carrier.reshape(weight.shape), made)
+    cast, context = site.casts.fprop_weight, weight_context(site, drawn, 1)
+    lying = None if cast is None else _weight_as_it_lies(weight, cast, geometry, context, 1)
+    if lying is not None:
+        return lying
     if cast is None or cast.ignores_axis or cast.is_row:
         made = _weight_rows(weight, cast, context, lambda: layout.rows_for_fprop(weight))
         return _made(made.carrier.reshape(weight.shape), made)
@@ -70,10 +71,10 @@ def weight_for_fprop(weight: Tensor, geometry: Geometry, site: Site, drawn: Tens
 
 def weight_for_dgrad(weight: Tensor, geometry: Geometry, site: Site, drawn: Tensor) -> ChannelOperand:
     """The weight cast along what an input's gradient sums."""
-    cast, context = site.casts.dgrad_weight, unplaced(weight_context(site, drawn, 0))
-    if cast is not None and fits(cast, geometry.out_group) and weight.is_contiguous():
-        made = weight_operand(weight.flatten(1), cast, 0, site, drawn)
-        return _made(made.carrier.reshape(weight.shape), made)
+    cast, context = site.casts.dgrad_weight, weight_context(site, drawn, 0)
+    lying = None if cast is None else _weight_as_it_lies(weight, cast, geometry, context, 0)
+    if lying is not None:
+        return lying
     if cast is None or cast.ignores_axis:
         made = _weight_rows(weight, cast, context, lambda: layout.rows_for_fprop(weight))
         return _made(made.carrier.reshape(weight.shape), made)
@@ -82,6 +83,40 @@ def weight_for_dgrad(weight: Tensor, geometry: Geometry, site: Site, drawn: Tens
         return _made(layout.rows_from_dgrad(made.carrier, geometry), made)
     made = cast_weight_batch(weight, lambda: layout.weight_for_dgrad(weight, geometry), cast, context)
     return _made(layout.weight_from_dgrad(made.carrier, geometry), made)
+
+
+def _weight_as_it_lies(
+    weight: Tensor, cast: OperandCast, geometry: Geometry, context: CastContext, axis: Literal[0, 1]
+) -> ChannelOperand | None:
+    """A weight in blocks without another layout: its taps lie side by side; ``None`` where blocks do not fit."""
+    chosen = interleaved(cast, geometry, axis)
+    if chosen is None:
+        return None
+    kept = _kept_codes(weight, chosen, geometry, context, axis)
+    if kept is not None:
+        return replace(kept, format=cast.text)
+    taps = weight.reshape(weight.shape[0], geometry.in_group, geometry.taps)
+    carrier, outer = kernels.scaled_interleaved(taps, chosen.text, axis=axis, out=context.memory(taps))
+    made = replace(operand_of(carrier, outer, chosen, axis), format=cast.text)
+    return _made(carrier.reshape(weight.shape), made)
+
+
+def _kept_codes(
+    weight: Tensor, cast: OperandCast, geometry: Geometry, context: CastContext, axis: Literal[0, 1]
+) -> ChannelOperand | None:
+    """A weight in blocks from its codes, where they were kept since its last update."""
+    extent = geometry.in_group if axis == 1 else geometry.out_group
+    if cast.tile[0] == 1 and extent % cast.tile[1] == 0 and weight.is_contiguous():
+        # Blocks of input channels lie ``taps`` apart; those of output channels, all that one output sums.
+        made = kept_weight(weight.view(-1, geometry.taps) if axis == 1 else weight.flatten(1), cast, 0, context)
+        return None if made is None else _made(made.carrier.reshape(weight.shape), made)
+    there, back = (
+        (layout.weight_for_fprop, layout.weight_from_fprop)
+        if axis == 1
+        else (layout.weight_for_dgrad, layout.weight_from_dgrad)
+    )
+    made = kept_weight_batch(weight, lambda: there(weight, geometry), cast, unplaced(context))
+    return None if made is None else _made(back(made.carrier, geometry), made)
 
 
 def _weight_rows(weight: Tensor, cast: OperandCast | None, context: CastContext, rows: Any) -> Operand:
@@ -117,13 +152,13 @@ def both_gradients(g_c: Tensor, geometry: Geometry, site: Site, drawn: Tensor) -
     if dgrad == wgrad and (dgrad is None or dgrad.ignores_axis):
         both = along_channels(g_c, dgrad, geometry, context)
         return both, both
-    if dgrad is not None and wgrad is not None and fits(wgrad, g_c.shape[2:].numel()):
-        lying = ending_with(dgrad, geometry.out_group)
-        if fits(lying, geometry.out_group):
-            # Rows of the matrix are channels: wgrad's blocks lie along them, dgrad's across.
-            along, across = cast_both(layout.channel_rows(g_c), wgrad, lying, context)
-            across = replace(across, format=dgrad.text)
-            return _made(across.carrier.reshape(g_c.shape), across), _made(along.carrier.reshape(g_c.shape), along)
+    lying_d = None if dgrad is None else lying_along_channels(dgrad, g_c.shape, geometry.groups)
+    lying_w = None if wgrad is None else lying_along_positions(wgrad, g_c.shape)
+    if lying_d is not None and lying_w is not None and lying_w.axis == 1:
+        # Rows of the matrix are channels: wgrad's blocks lie along them, dgrad's across.
+        along, across = cast_both(lying_w.matrix(g_c), lying_w.cast, lying_d.cast, context)
+        along, across = lying_w.told(along), lying_d.told(across)
+        return _made(across.carrier.reshape(g_c.shape), across), _made(along.carrier.reshape(g_c.shape), along)
     return along_channels(g_c, dgrad, geometry, context), gradient_for_wgrad(g_c, geometry, site, drawn)
 
 
@@ -135,42 +170,52 @@ def keep_input(x_c: Tensor, geometry: Geometry, site: Site, drawn: Tensor) -> tu
     cast, context = site.casts.wgrad_input, unplaced(input_context(site, drawn).next())
     if cast is None or cast.ignores_axis:
         return keep(x_c.flatten(1), cast, context)
-    if fits(cast, x_c.shape[2:].numel()):
-        return keep(layout.channel_rows(x_c), cast, context, 1)
+    lying = lying_along_positions(cast, x_c.shape)
+    if lying is not None:
+        return keep(lying.matrix(x_c), lying.cast, context, lying.axis)
     return keep(_positions(x_c, cast, geometry), cast, context)
 
 
 def kept_input(
-    kept: Kept, saved: SavedInput, geometry: Geometry, like: Tensor, site: Site, drawn: Tensor
+    kept: Kept, saved: SavedInput | None, geometry: Geometry, shape: Sequence[int], site: Site, drawn: Tensor
 ) -> ChannelOperand:
-    """The input of wgrad from what was kept of it; ``like`` has its shape."""
-    cast = site.casts.wgrad_input
-    made = kept_operand(kept, saved, cast, input_context(site, drawn, kept="third").next())
-    if saved.axis == 1:
-        return _made(made.carrier.reshape(like.shape), made)
-    return _in_positions(made, cast, geometry, like)
+    """The input of wgrad from what was kept of it: codes of an input of ``shape``, or (``saved`` is None) itself."""
+    cast, context = site.casts.wgrad_input, input_context(site, drawn, kept="third").next()
+    if saved is None:
+        if kept[0] is None:
+            raise RuntimeError(f"{site.name}: nothing was kept of the input for the weight's gradient")
+        return _along_positions(kept[0], cast, geometry, context)
+    lying = None if cast is None else lying_along_positions(cast, shape)
+    if lying is not None:
+        made = lying.told(kept_operand(kept, saved, lying.cast, context))
+        return _made(made.carrier.reshape(list(shape)), made)
+    return _in_positions(kept_operand(kept, saved, cast, context), cast, geometry, shape)
 
 
 def gradient_for_wgrad(g_c: Tensor, geometry: Geometry, site: Site, drawn: Tensor) -> ChannelOperand:
     """The output's gradient cast along batch and positions."""
-    cast, context = site.casts.wgrad_grad_output, grad_context(site, drawn).next()
-    if cast is not None and fits(cast, g_c.shape[2:].numel()):
-        made = cast_operand(layout.channel_rows(g_c), cast, 1, context)
-        return _made(made.carrier.reshape(g_c.shape), made)
+    return _along_positions(g_c, site.casts.wgrad_grad_output, geometry, grad_context(site, drawn).next())
+
+
+def _along_positions(x: Tensor, cast: OperandCast | None, geometry: Geometry, context: CastContext) -> ChannelOperand:
+    lying = None if cast is None else lying_along_positions(cast, x.shape)
+    if lying is not None:
+        made = lying.told(cast_operand(lying.matrix(x), lying.cast, lying.axis, context))
+        return _made(made.carrier.reshape(x.shape), made)
     if cast is None or cast.ignores_axis:
-        made = cast_operand(g_c.reshape(g_c.shape[0], -1), cast, 1, context)
+        made = cast_operand(x.reshape(x.shape[0], -1), cast, 1, context)
     else:
-        made = cast_operand(_positions(g_c, cast, geometry), cast, 0, context)
-    return _in_positions(made, cast, geometry, g_c)
+        made = cast_operand(_positions(x, cast, geometry), cast, 0, context)
+    return _in_positions(made, cast, geometry, x.shape)
 
 
 def _positions(x: Tensor, cast: OperandCast, geometry: Geometry) -> Tensor:
     return layout.groups_apart(layout.positions_by_channels(x), geometry.groups, cast.tile[0]).contiguous()
 
 
-def _in_positions(made: Operand, cast: OperandCast | None, geometry: Geometry, like: Tensor) -> ChannelOperand:
-    """An operand of wgrad in the layout of ``like``."""
+def _in_positions(made: Operand, cast: OperandCast | None, geometry: Geometry, shape: Sequence[int]) -> ChannelOperand:
+    """An operand of wgrad in the layout of a tensor of ``shape``."""
     if cast is None or cast.ignores_axis:
-        return _made(made.carrier.reshape(like.shape), made)
-    matrix = layout.groups_together(made.carrier, geometry.groups, like.shape[1])
-    return _made(layout.from_positions(matrix, like), made)
+        return _made(made.carrier.reshape(list(shape)), made)
+    matrix = layout.groups_together(made.carrier, geometry.groups, shape[1])
+    return _made(layout.from_positions(matrix, shape), made)

@@ -158,15 +158,21 @@ def weight_operand(w_NK: Tensor, cast: OperandCast | None, axis: int, site: Site
         dtype = state.compute_dtype
         rounded = rounded_to(w_NK, dtype, wide=context.wide, out=context.memory(w_NK))
         return Operand(rounded, None, FORMAT_OF_DTYPE[dtype])
+    kept = kept_weight(w_NK, cast, axis, context)
+    return cast_operand(w_NK, cast, axis, context) if kept is None else kept
+
+
+def kept_weight(w_NK: Tensor, cast: OperandCast, axis: int, context: CastContext) -> Operand | None:
+    """A weight as an operand from its codes, where they were kept since its last update."""
+    state, codes = context.site.state, None
     # Random casts give new values in every pass, and a history has to see each.
-    codes = None
     if cast.is_kept:
-        name = f"{site.name} {axis} {cast.text}"
+        name = f"{context.site.name} {axis} {cast.text}"
         codes = state.weights.codes(
             w_NK, name, state.step, lambda: Codes(*kernels.quantize(w_NK, cast.text, axis=axis))
         )
     if codes is None:
-        return cast_operand(w_NK, cast, axis, context)
+        return None
     out, shape = context.memory(w_NK, cast, axis), padded_shape(w_NK, cast, axis)
     carrier = kernels.dequantize(codes.codes, codes.scales, None, cast.text, shape, axis=axis, out=out)
     outer = carrier.new_ones(()) if codes.outer is None else codes.outer

@@ -1,4 +1,7 @@
-"""What a layer keeps of its input for the weight's gradient: the codes of the cast that wgrad reads, not more."""
+"""What a layer keeps of its input for the weight's gradient: the codes of the cast that wgrad reads, not more.
+
+An input that its producer keeps anyway is kept as it is, which adds nothing.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from .. import kernels
 from ._operand import Operand
 from ._operand_cast import OperandCast
 from ._operands import CastContext, cast_operand, operand_of, padded_shape
+from ._producer import costs_nothing_to_keep
 
 Kept = tuple[Tensor | None, Tensor | None, Tensor | None]
 
@@ -48,6 +52,8 @@ def cast_and_keep(
     Returns:
         The operand; how to read what was kept; ``(codes or values, scales, outer)``.
     """
+    if wgrad is not None and costs_nothing_to_keep(x_MK, wgrad):
+        return cast_operand(x_MK, fprop, 1, context), _AS_IT_IS, (x_MK, None, None)
     if wgrad is not None and fprop == wgrad and wgrad.ignores_axis:
         x = cast_operand(x_MK, fprop, 1, context)
         return x, *_kept_values(x, wgrad, tuple(x_MK.shape))

@@ -11,6 +11,7 @@ from .._contract import Draw, SignKey, Sums, sign_key
 from .._out import check_out
 from .._parameters import CastParameters
 from .._shapes import empty_codes, empty_outer, rounded_shape
+from .._stacked import scaled_stacked
 from . import _native
 from ._levels import LevelName, native_level
 from ._plan import native_cast
@@ -65,6 +66,20 @@ class CpuBackend:
         x = x.contiguous()
         carrier, outer, job = _carrier_job(x, parameters, axis, draw, out)
         _native.scaled(_native_matrix(x, *x.shape), job, self._run())
+        return carrier, outer
+
+    def scaled_interleaved(
+        self, x: Tensor, parameters: CastParameters, axis: int, *, out: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Carrier and outer scale of matrices whose columns alternate; the carrier into ``out`` if given."""
+        rows, columns, count = x.shape
+        if not count or parameters.second_target:
+            return scaled_stacked(self.scaled, x, parameters, axis, out)  # the choice sums over tiles that lie whole
+        x, outer = x.contiguous(), torch.empty((), dtype=torch.float32)
+        carrier = _result(x, x.shape, out)
+        places = _native.Output(outer=outer.data_ptr(), carrier=carrier.data_ptr())
+        job = _native.Job(native_cast(parameters), axis, _native_draw(parameters, Draw()), places, count)
+        _native.scaled(_native_matrix(x, rows, columns * count), job, self._run())
         return carrier, outer
 
     def scaled_both(

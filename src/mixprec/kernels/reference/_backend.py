@@ -10,6 +10,7 @@ from torch import Tensor
 from .._contract import Draw, SignKey, Sums, sign_key
 from .._out import check_out
 from .._parameters import CastParameters
+from .._stacked import scaled_stacked
 from ._codes import decode, encode
 from ._elements import everywhere, scaled_elements
 from ._grid import round_to_grid
@@ -49,6 +50,12 @@ class ReferenceBackend:
         """Carrier and outer scale."""
         elements, scales = _elements(x, parameters, axis, draw)
         return _into(out, x, _carrier(elements, scales, parameters, axis)), scales.outer
+
+    def scaled_interleaved(
+        self, x: Tensor, parameters: CastParameters, axis: int, *, out: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Carrier and outer scale of matrices whose columns alternate."""
+        return scaled_stacked(self.scaled, x, parameters, axis, out)
 
     def scaled_both(
         self,

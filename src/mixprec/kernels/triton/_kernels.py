@@ -12,6 +12,7 @@ from .._contract import Draw, SignKey, Sums
 from .._out import check_out
 from .._parameters import CastParameters
 from .._shapes import empty_codes, empty_outer, rounded_shape
+from .._stacked import scaled_stacked
 from ._casting import Results, Transformation, casting_of
 from ._launch import CodesMemory, Launch, Launcher
 from ._plan import NO_TRANSFORM, Hadamard, PackPlan, ProductPlan, decode_plan, without_scale
@@ -50,6 +51,12 @@ class TritonKernels:
         casting = casting_of(x, parameters, axis, draw, self._launch)
         casting.into(Results(elements=carrier, scales=None, outer=outer))
         return carrier, outer
+
+    def scaled_interleaved(
+        self, x: Tensor, parameters: CastParameters, axis: int, *, out: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Carrier and outer scale of matrices whose columns alternate."""
+        return scaled_stacked(self.scaled, x, parameters, axis, out)
 
     def scaled_both(
         self,
