@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from torch import Tensor
 
 from . import _convolution_layout as layout
 from ._batched_operands import cast_batch, cast_weight_batch
+from ._cast_context import CastContext, grad_context, input_context, weight_context
 from ._convolution_blocks import ending_with, fits
 from ._convolution_layout import Geometry
-from ._linear import grad_context, input_context, weight_context, weight_operand
+from ._linear import weight_operand
 from ._operand import Operand
 from ._operand_cast import OperandCast
-from ._operands import CastContext, cast_both, cast_operand
+from ._operands import cast_both, cast_operand
 from ._saved_input import Kept, SavedInput, cast_and_keep, keep, kept_operand
 from ._site import Site
 
@@ -33,11 +34,6 @@ def _made(values: Tensor, operand: Operand) -> ChannelOperand:
     return ChannelOperand(values, operand.outer, operand.format, operand.is_integer)
 
 
-def unplaced(context: CastContext) -> CastContext:
-    """Without places in the workspace: the operand is laid out anew, or kept."""
-    return replace(context, slots=(None, None))
-
-
 def along_channels(x: Tensor, cast: OperandCast | None, geometry: Geometry, context: CastContext) -> ChannelOperand:
     """[N, channels, ...] cast along the channels of each group: the input of fprop, the gradient of dgrad."""
     if cast is None or cast.ignores_axis:
@@ -48,7 +44,7 @@ def along_channels(x: Tensor, cast: OperandCast | None, geometry: Geometry, cont
     if fits(lying, x.shape[1] // groups):
         made = cast_operand(layout.channel_rows(x), lying, 0, context)
         return _made(made.carrier.reshape(x.shape), replace(made, format=cast.text))
-    made = cast_batch(layout.group_rows(x, groups), cast, unplaced(context))
+    made = cast_batch(layout.group_rows(x, groups), cast, context.unplaced)
     if made.outer is not None and made.outer.dim() > 0:  # powers of two by row: exact inside the carrier
         made = replace(made, carrier=made.carrier * made.outer, outer=None)
     return _made(layout.from_group_rows(made.carrier, x), made)
@@ -56,7 +52,7 @@ def along_channels(x: Tensor, cast: OperandCast | None, geometry: Geometry, cont
 
 def weight_for_fprop(weight: Tensor, geometry: Geometry, site: Site, drawn: Tensor) -> ChannelOperand:
     """The weight cast along what an output sums."""
-    cast, context = site.casts.fprop_weight, unplaced(weight_context(site, drawn, 1))
+    cast, context = site.casts.fprop_weight, weight_context(site, drawn, 1).unplaced
     if cast is not None and fits(cast, geometry.in_group) and weight.is_contiguous():
         matrix = weight.view(-1, geometry.taps)  # blocks of input channels, which lie ``taps`` apart
         made = weight_operand(matrix, cast, 0, site, drawn)
@@ -70,7 +66,7 @@ def weight_for_fprop(weight: Tensor, geometry: Geometry, site: Site, drawn: Tens
 
 def weight_for_dgrad(weight: Tensor, geometry: Geometry, site: Site, drawn: Tensor) -> ChannelOperand:
     """The weight cast along what an input's gradient sums."""
-    cast, context = site.casts.dgrad_weight, unplaced(weight_context(site, drawn, 0))
+    cast, context = site.casts.dgrad_weight, weight_context(site, drawn, 0).unplaced
     if cast is not None and fits(cast, geometry.out_group) and weight.is_contiguous():
         made = weight_operand(weight.flatten(1), cast, 0, site, drawn)
         return _made(made.carrier.reshape(weight.shape), made)
@@ -84,7 +80,7 @@ def weight_for_dgrad(weight: Tensor, geometry: Geometry, site: Site, drawn: Tens
     return _made(layout.weight_from_dgrad(made.carrier, geometry), made)
 
 
-def _weight_rows(weight: Tensor, cast: OperandCast | None, context: CastContext, rows: Any) -> Operand:
+def _weight_rows(weight: Tensor, cast: OperandCast | None, context: CastContext, rows: Callable[[], Tensor]) -> Operand:
     """A weight as one matrix, whose scales are those of its rows or of the whole."""
     if cast is None:
         matrix = rows().to(context.site.state.compute_dtype)
@@ -132,7 +128,7 @@ def both_gradients(g_c: Tensor, geometry: Geometry, site: Site, drawn: Tensor) -
 
 def keep_input(x_c: Tensor, geometry: Geometry, site: Site, drawn: Tensor) -> tuple[SavedInput, Kept]:
     """What wgrad reads of the input: codes of [N * positions, C], or of the tensor as it lies under one scale."""
-    cast, context = site.casts.wgrad_input, unplaced(input_context(site, drawn).next())
+    cast, context = site.casts.wgrad_input, input_context(site, drawn).next().unplaced
     if cast is None or cast.ignores_axis:
         return keep(x_c.flatten(1), cast, context)
     if fits(cast, x_c.shape[2:].numel()):

@@ -12,6 +12,7 @@ from torch import Tensor
 from ..specs import LayerPrecision
 from ._attention import AttentionArguments, attention
 from ._compute_mode import active_state
+from ._convolution_arguments import ConvolutionGeometry
 from ._convolution_calls import convolve
 from ._device import native_compute, native_here
 from ._dtype_refusals import refuse_dtypes
@@ -113,11 +114,10 @@ class StandaloneProducts:
         """``torch.einsum``."""
         return self._made(einsum(self.state, arguments), lambda: torch.einsum(*arguments))
 
-    def convolution(self, *arguments: Any) -> Tensor:
+    def convolution(self, x: Tensor, weight: Tensor, bias: Tensor | None, geometry: ConvolutionGeometry) -> Tensor:
         """``F.conv1d``, ``conv2d`` or ``conv3d``."""
-        x, weight = arguments[:2]
         refuse_dtypes(self.name, x.dtype, weight.dtype)
-        return convolve(self.site, *arguments)
+        return convolve(self.site, x, weight, bias, *geometry)
 
     def attention(
         self, q: Tensor, k: Tensor, v: Tensor, arguments: AttentionArguments, pv: LayerPrecision | None
