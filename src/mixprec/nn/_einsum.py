@@ -58,7 +58,9 @@ def _contracted(state: ConversionState, terms: list[_Labelled], out: str) -> Ten
     if len(terms) == 1:
         values = terms[0].values.to(state.compute_dtype).float()
         return _alone(_Labelled(values, terms[0].labels), out).values.to(state.compute_dtype)
-    for first, second in _order(terms, out):
+    for first, second in _order(
+        f"{','.join([t.labels for t in terms])}->{out}", *[tuple(t.values.shape) for t in terms]
+    ):
         right, left = terms.pop(max(first, second)), terms.pop(min(first, second))
         kept = set(out).union(*(t.labels for t in terms))
         terms.append(_pair(state, left, right, kept))
@@ -72,18 +74,20 @@ def _alone(term: _Labelled, out: str) -> _Labelled:
     return _Labelled(torch.einsum(f"{term.labels}->{out}", term.values), out)
 
 
-def _order(terms: Sequence[_Labelled], out: str) -> list[tuple[int, int]]:
+def _order(equation: str, *shapes: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
     """Which two of the remaining terms to multiply, step by step; the product goes to the end, as in opt_einsum."""
-    if len(terms) > 2 and torch.backends.opt_einsum.is_available() and torch.backends.opt_einsum.enabled:
+    if len(shapes) > 2 and torch.backends.opt_einsum.is_available() and torch.backends.opt_einsum.enabled:
         planner: Any = torch.backends.opt_einsum.get_opt_einsum()
         strategy = torch.backends.opt_einsum.strategy
-        equation = f"{','.join(t.labels for t in terms)}->{out}"
-        shapes = (tuple(t.values.shape) for t in terms)
         path = planner.contract_path(equation, *shapes, optimize=strategy, shapes=True)[0]
         if all(len(step) == 2 for step in path):
-            return [(step[0], step[1]) for step in path]
+            return tuple((step[0], step[1]) for step in path)
     # From left to right: the product of the first two stands last, and is the next left operand.
-    return [(0, 1), *((len(terms) - 2 - i, 0) for i in range(len(terms) - 2))]
+    return ((0, 1), *((len(shapes) - 2 - i, 0) for i in range(len(shapes) - 2)))
+
+
+# Planned while compiling, not traced: what torch.compiler.assume_constant_result sets.
+_order._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
 
 
 def _site(state: ConversionState, a: _Labelled, b: _Labelled) -> Site | None:
@@ -129,7 +133,7 @@ def _shaped(t: _Labelled, *groups: list[str]) -> Tensor:
     """A view of three dimensions, one for each group of labels."""
     size = t.size()
     order = [t.labels.index(c) for group in groups for c in group]
-    return t.values.permute(order).reshape([math.prod(size[c] for c in group) for group in groups])
+    return t.values.permute(order).reshape([math.prod([size[c] for c in group]) for group in groups])
 
 
 def _summed(t: _Labelled, wanted: set[str]) -> _Labelled:
@@ -162,7 +166,7 @@ def _labelled(equation: str | None, operands: list[Any]) -> tuple[list[_Labelled
         return None
     free = [c for c in _LETTERS if c not in equation]
     widths = [t.dim() - len(term.replace("...", "")) for term, t in zip(terms, operands, strict=True)]
-    longest = max((w for w, term in zip(widths, terms, strict=True) if "..." in term), default=0)
+    longest = max([0, *(w for w, term in zip(widths, terms, strict=True) if "..." in term)])
     if (
         any(w < 0 or (w > 0 and "..." not in term) for w, term in zip(widths, terms, strict=True))
         or len(free) < longest

@@ -35,8 +35,8 @@ class Pass:
     running: str = ""
     records: bool = False
     depth: int = 0
-    left: set[str] = field(default_factory=set[str])
-    workspace: Workspace = field(default_factory=Workspace)
+    left: set[str] = field(default_factory=lambda: set())
+    workspace: Workspace = field(default_factory=lambda: Workspace())
 
 
 class Passes(threading.local):

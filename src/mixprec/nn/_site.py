@@ -52,14 +52,14 @@ class ConversionState:
     native_fp8: bool = False
     random: Tensor = field(default_factory=lambda: new_random_state(0))
     streams: int = 0
-    histories: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
+    histories: dict[str, Tensor] = field(default_factory=lambda: {})
     functions: FunctionSites | None = None
     observer: GemmObserver | None = None
     weights: WeightCache = field(default_factory=WeightCache)
     step: int | None = None
 
     def __post_init__(self) -> None:
-        self._in_trace, self._in_thread, self._lock = Pass(), Passes(), threading.Lock()
+        self._begin()
         #: The site of functions that a model calls itself: everything in the compute dtype.
         self.functional = Site(name="", casts=OperandCasts(), stream=0, state=self)
 
@@ -71,7 +71,12 @@ class ConversionState:
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         vars(self).update(state)
         self.observer, self.weights = None, WeightCache()
-        self._in_trace, self._in_thread, self._lock = Pass(), Passes(), threading.Lock()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._in_trace = Pass()
+        if not torch.compiler.is_compiling():  # a state that a trace makes for one call knows no threads
+            self._in_thread, self._lock = Passes(), threading.Lock()
 
     @property
     def is_16bit(self) -> bool:
@@ -112,8 +117,8 @@ class ConversionState:
 
     def begin_alone(self, workspace: Workspace) -> None:
         """Be the state of one call: the random bits are those that it was made with, the memory that which is given."""
-        for one in (self._in_trace, self._in_thread.own):
-            one.drawn, one.workspace = self.random, workspace
+        current = self.current
+        current.drawn, current.workspace = self.random, workspace
 
     def _draw(self) -> None:
         if self.streams:
