@@ -41,7 +41,7 @@ class CastBatchedProduct(OnceFunction):
     @staticmethod
     def forward(ctx: Any, a_BMK: Tensor, b_BKN: Tensor, site: Site, wide: bool, has_weight: bool) -> Tensor:
         state, casts = site.state, site.casts
-        drawn, dtype = state.current.drawn, state.compute_dtype
+        drawn, dtype = site.drawn(), state.compute_dtype
         ctx.where, ctx.has_weight = site.name or state.where(), has_weight
         with plain_torch(state.device_type):
             a_c, b_c = a_BMK.to(dtype), b_BKN if has_weight else b_BKN.to(dtype)

@@ -44,6 +44,11 @@ class CastContext:
         return replace(self, stream=self.stream + 1, signs=signs, slots=(self.slots[1], None))
 
     @property
+    def is_forward(self) -> bool:
+        """Whether the forward pass casts it."""
+        return self.stream < _WEIGHT_BACKWARD
+
+    @property
     def wide(self) -> bool:
         """Whether operands without a cast are widened to fp32 (once, for all products that they enter)."""
         return not self.site.state.native_compute

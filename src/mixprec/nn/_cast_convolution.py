@@ -43,7 +43,7 @@ class CastConvolution(OnceFunction):
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, arguments: ConvolutionArguments, site: Site
     ) -> Tensor:
         state, casts = site.state, site.casts
-        drawn, dtype = state.current.drawn, state.compute_dtype
+        drawn, dtype = site.drawn(), state.compute_dtype
         geometry = Geometry.of(weight, arguments.groups)
         ctx.where = site.name or state.where()
         with plain_torch(state.device_type):

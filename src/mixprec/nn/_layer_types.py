@@ -96,8 +96,12 @@ def converted_class(base: type[nn.Module]) -> type[nn.Module]:
             note_module(state, site.name)
             if is_left_to_torch(state):
                 return base.forward(self, *args, **kwargs)
-        elif site.name in state.current.left and is_in_backward():  # checkpointed by itself
+        elif site.name in state.left and is_in_backward():  # checkpointed by itself
             return base.forward(self, *args, **kwargs)
-        return kind.forward(self, SiteProducts(site), *args, **kwargs)
+        before = state.enter_call(args, kwargs)
+        try:
+            return kind.forward(self, SiteProducts(site), *args, **kwargs)
+        finally:
+            state.leave_call(before)
 
     return subclass_of(base, forward, converted_class)

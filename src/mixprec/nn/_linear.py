@@ -34,7 +34,7 @@ class LinearFunction(OnceFunction):
     @staticmethod
     def forward(ctx: Any, x_MK: Tensor, weight_NK: Tensor, bias_N: Tensor | None, site: Site) -> Tensor:
         state, casts = site.state, site.casts
-        drawn, ctx.where = state.current.drawn, site.name or state.where()
+        drawn, ctx.where = site.drawn(), site.name or state.where()
         with plain_torch(state.device_type):
             # The compute dtype's copy of the input is what the backward pass keeps where wgrad has no cast.
             x_c = x_MK.to(state.compute_dtype)

@@ -41,13 +41,17 @@ def operand_of(carrier: Tensor, outer: Tensor, cast: OperandCast, axis: int) -> 
 
 def _delayed(x_RC: Tensor, cast: OperandCast, delayed: Delayed, context: CastContext, out: Tensor | None) -> Operand:
     state = context.site.state
-    history = state.histories[history_name(context.site.name, context.role, cast)]
-    before = amax_of(history, delayed)
+    name = history_name(context.site.name, context.role, cast)
+    history = state.histories[name]
+    repeated = state.repeated(name) if context.is_forward else None
+    known = None if repeated is None else state.amax_of_repeated(repeated, name)
+    before = amax_of(history, delayed) if known is None else known
     carrier, outer, now = kernels.delayed(
         x_RC, cast.text, before, random=context.random, stream=context.element_stream, out=out
     )
-    if context.role == "grad_output" or state.current.records:
+    if known is None and (context.role == "grad_output" or state.current.records or repeated is not None):
         record(history, now)
+        state.note_amax(name, before)
     return Operand(carrier, outer, cast.text, is_integer=cast.is_integer)
 
 

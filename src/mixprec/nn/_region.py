@@ -34,11 +34,13 @@ def run_in_region(module: nn.Module, forward: Callable[..., Any], args: tuple[An
         return _run_outermost(module, state, forward, args, kwargs)
     current, path = state.current, module.__dict__[PATH]
     note_module(state, path)
+    repeats = state.enter_call(args, kwargs)
     before, current.running = current.running, path
     try:
         return forward(module, *args, **kwargs)
     finally:
         current.running = before
+        state.leave_call(repeats)
 
 
 def _run_outermost(
@@ -53,8 +55,12 @@ def _run_outermost(
     if is_in_backward():
         # Recomputation: checkpointing restored the autocast state and the forward pass drew its random bits.
         begin_pass(state, current.running, recomputes=True)
-        with ComputeMode(state):
-            return forward(module, *args, **kwargs)
+        repeats = state.enter_call(args, kwargs)
+        try:
+            with ComputeMode(state):
+                return forward(module, *args, **kwargs)
+        finally:
+            state.leave_call(repeats)
     observer = None if torch.compiler.is_compiling() else state.observer
     with autocast_of(state), ComputeMode(state), observing(observer):
         begin_pass(state, current.running, recomputes=False)
@@ -64,7 +70,11 @@ def _run_outermost(
             state.draw()
         else:
             state.look()
-        outputs = forward(module, *args, **kwargs)
+        state.enter_call(args, kwargs)
+        try:
+            outputs = forward(module, *args, **kwargs)
+        finally:
+            state.end_pass()
     current.workspace.release()
     return (
         pytree.tree_map(functools.partial(_widened, dtype=state.compute_dtype), outputs) if state.is_16bit else outputs
