@@ -12,9 +12,11 @@ from torch import Tensor, nn
 from mixprec.nn import convert
 from mixprec.specs import LayerPrecision, Recipe, Rule, recipe
 
+from .models import gradients, tiny_gpt, tokens
 from .test_convert import quiet_compiler
 from .test_functions import CALLS as PRODUCTS
 from .test_functions import Call, results
+from .test_recomputed_passes import equal
 
 _CASTS = LayerPrecision.of(input="mxfp4 sr", weight="e4m3[tensor]", grad_output="mxfp8 rceil")
 CAST = Recipe(
@@ -97,3 +99,36 @@ def test_torchs_compiler_shows_grouped_mm_to_nobody() -> None:
     """What docs/support.md says of it: should this change, the experts' products can be cast in a graph too."""
     functions = [f for group in torch.overrides.get_overridable_functions().values() for f in group]
     assert torch._grouped_mm not in functions
+
+
+@quiet_compiler
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+@pytest.mark.parametrize("name", ["mxfp8", "fp4-all-the-way", "fp8-delayed", "bf16"])
+def test_blocks_compiled_by_themselves(name: str) -> None:
+    torch._dynamo.reset()
+    eager, parts = tiny_gpt(), tiny_gpt()
+    for one in (eager, parts):
+        convert(one, recipe(name, engine="emulated"))
+    for block in parts.blocks:
+        block.compile(backend="aot_eager", fullgraph=True)
+    for seed in (1, 2):
+        assert equal(gradients(eager, tokens(seed)), gradients(parts, tokens(seed)))
+
+
+@quiet_compiler
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+@pytest.mark.parametrize("reentrant", [True, False])
+@pytest.mark.parametrize("name", ["mxfp8", "fp4-all-the-way"])
+def test_compiled_blocks_in_a_checkpoint(name: str, reentrant: bool) -> None:
+    """The same numbers where passes do not differ; refused where they do: compiled code knows of no pass."""
+    torch._dynamo.reset()
+    eager, parts = tiny_gpt(), tiny_gpt(reentrant)
+    for one in (eager, parts):
+        convert(one, recipe(name, engine="emulated"))
+    for block in parts.blocks:
+        block.compile(backend="aot_eager", fullgraph=True)
+    if name == "mxfp8":
+        assert equal(gradients(eager, tokens()), gradients(parts, tokens()))
+        return
+    with pytest.raises(Exception, match=r"blocks\.1: a compiled part of a model is recomputed"):
+        gradients(parts, tokens())

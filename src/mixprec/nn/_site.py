@@ -182,6 +182,13 @@ class ConversionState:
         """The path of the running module, for whoever observes the step or reads a message."""
         return self.current.running if self.listener is None else self.listener.path()
 
+    def show_to_traces(self) -> None:
+        """What runs eagerly, for a part of the model that is compiled by itself: a trace knows no threads."""
+        if torch.compiler.is_compiling():
+            return
+        trace, current = self._in_trace, self.current
+        trace.drawn, trace.records, trace.depth = current.drawn, current.records, current.depth
+
     def draw(self) -> None:
         """Begin a training pass: random bits of its own, and a new place in every history."""
         if torch.compiler.is_compiling():
