@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ._product_sites import is_castable, multiplied
 from ._site import ConversionState, Site
+from ._telling import left_to_torch
 from ._weights import is_weight, side_of_weight
 
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase
@@ -118,7 +119,9 @@ def _pair(state: ConversionState, a: _Labelled, b: _Labelled, kept: set[str]) ->
     if not summed or (site is None and not state.is_16bit):
         wide = torch.promote_types(a.values.dtype, b.values.dtype)
         equation = f"{a.labels},{b.labels}->{labels}"
-        return _Labelled(torch.einsum(equation, a.values.to(wide), b.values.to(wide)), labels)
+        return _Labelled(
+            left_to_torch(state, torch.einsum, (equation, a.values.to(wide), b.values.to(wide)), {}), labels
+        )
     if has_weight and batch and site is not None:
         site = state.casts_of("grouped_mm", (b.values.shape[-1], b.values.shape[-2])) or state.functional
     left, right = _shaped(a, batch, rows, summed), _shaped(b, batch, summed, columns)
