@@ -76,7 +76,8 @@ def convolution_precision(device_type: str) -> str:
 
 
 def _flags(device_type: str) -> Any:
-    return torch.backends.cudnn.conv if device_type == "cuda" else torch.backends.mkldnn.conv
+    backend: Any = torch.backends.cudnn if device_type == "cuda" else torch.backends.mkldnn
+    return backend.conv
 
 
 def _precision() -> str:
