@@ -163,6 +163,19 @@ def test_autocast_outside_changes_nothing() -> None:
 
 
 @quiet_compiler
+@pytest.mark.parametrize("options", [{"precision": PRECISION, "seed": 3}, {"compute_dtype": "bf16"}])
+@pytest.mark.parametrize(
+    "name", ["matmul", "bmm", "einsum", "einsum of three", "conv1d", "conv2d", "conv3d", "attention"]
+)
+def test_compiled_in_one_graph_it_is_the_eager_one(name: str, options: dict[str, Any]) -> None:
+    torch._dynamo.reset()
+    ours, _, shapes = CALLS[name]
+    compiled = torch.compile(ours, backend="aot_eager", fullgraph=True)
+    want, got = results(ours, shapes, **options), results(compiled, shapes, **options)
+    assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
+
+
+@quiet_compiler
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 def test_compiled_it_is_the_eager_one() -> None:
     x, w = torch.randn(4, 32, requires_grad=True), torch.randn(3, 32, requires_grad=True)
@@ -172,7 +185,7 @@ def test_compiled_it_is_the_eager_one() -> None:
 
     want = step(x, w)
     wanted = torch.autograd.grad(want.sum(), (x, w))
-    got = torch.compile(step, backend="aot_eager")(x, w)
+    got = torch.compile(step, backend="aot_eager", fullgraph=True)(x, w)
     assert torch.equal(got, want)
     assert all(torch.equal(a, b) for a, b in zip(torch.autograd.grad(got.sum(), (x, w)), wanted, strict=True))
 

@@ -116,7 +116,7 @@ def test_fp32_is_all_as_asked_and_a_recipe_without_layers_says_so() -> None:
     assert conversion.audit().share("fp32") == 1.0
     assert "gave no layer" in convert(nn.Sequential(nn.LSTM(3, 4)), recipe("mxfp8")).notes[0]
     for reached in (nn.Conv2d(3, 4, 3), nn.Linear(3, 4), Scaled()):
-        assert convert(nn.Sequential(reached), recipe("mxfp8")).notes == ()
+        assert not any("gave no layer" in note for note in convert(nn.Sequential(reached), recipe("mxfp8")).notes)
 
 
 class Scaled(nn.Module):

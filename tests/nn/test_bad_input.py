@@ -206,7 +206,7 @@ def test_a_recipe_that_contradicts_itself() -> None:
     model = nn.ModuleDict({"fc": nn.Linear(4, 4), "head": nn.Linear(4, 4)})
     with pytest.raises(
         ValueError,
-        match=r"recipe odd contradicts itself: its rule match='\*head'.*of head, the earlier rule match='\*'",
+        match=r"recipe odd contradicts itself: its rule 2 of 2 \(match='\*head'\).*of head, the earlier rule 1 of 2 ",
     ):
         convert(model, Recipe(name="odd", rules=rules))
     assert type(model["fc"]) is nn.Linear

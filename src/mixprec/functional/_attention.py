@@ -7,7 +7,7 @@ from typing import TypedDict, Unpack
 from torch import Tensor
 
 from ..nn import AttentionArguments
-from ._precision import Precision, products, read
+from ._precision import Precision, products
 
 
 class AttentionOptions(TypedDict, total=False):
@@ -67,4 +67,4 @@ def scaled_dot_product_attention(
         attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
     )
     made = products(name, query, **{**options, "precision": qk})
-    return made.attention(query, key, value, arguments, read(pv, name))
+    return made.attention(query, key, value, arguments, pv)

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Unpack
+from typing import Unpack
 
 from torch import Tensor
 
+from ..nn import ConvolutionGeometry, ConvolutionSize
 from ._precision import Options, products
-
-Size = int | Sequence[int]
-
-
-class _Geometry(NamedTuple):
-    stride: Size
-    padding: Size | str
-    dilation: Size
-    groups: int
 
 
 def conv1d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Size = 1,
-    padding: Size | str = 0,
-    dilation: Size = 1,
+    stride: ConvolutionSize = 1,
+    padding: ConvolutionSize | str = 0,
+    dilation: ConvolutionSize = 1,
     groups: int = 1,
     **options: Unpack[Options],
 ) -> Tensor:
@@ -58,7 +49,7 @@ def conv1d(
         >>> conv1d(torch.tensor([[5.0, 1.0]]), torch.ones(1, 1, 2), precision="mxfp4").item()    # each channel a block
         5.0
     """
-    geometry = _Geometry(stride, padding, dilation, groups)
+    geometry = ConvolutionGeometry(stride, padding, dilation, groups)
     return _convolution(1, input, weight, bias, geometry, options)
 
 
@@ -66,9 +57,9 @@ def conv2d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Size = 1,
-    padding: Size | str = 0,
-    dilation: Size = 1,
+    stride: ConvolutionSize = 1,
+    padding: ConvolutionSize | str = 0,
+    dilation: ConvolutionSize = 1,
     groups: int = 1,
     **options: Unpack[Options],
 ) -> Tensor:
@@ -82,7 +73,7 @@ def conv2d(
         >>> conv2d(torch.ones(1, 2, 2), torch.ones(1, 1, 2, 2), precision="mxfp4").item()
         4.0
     """
-    geometry = _Geometry(stride, padding, dilation, groups)
+    geometry = ConvolutionGeometry(stride, padding, dilation, groups)
     return _convolution(2, input, weight, bias, geometry, options)
 
 
@@ -90,9 +81,9 @@ def conv3d(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Size = 1,
-    padding: Size | str = 0,
-    dilation: Size = 1,
+    stride: ConvolutionSize = 1,
+    padding: ConvolutionSize | str = 0,
+    dilation: ConvolutionSize = 1,
     groups: int = 1,
     **options: Unpack[Options],
 ) -> Tensor:
@@ -107,12 +98,12 @@ def conv3d(
         >>> conv3d(torch.ones(1, 2, 2, 2), torch.ones(1, 1, 2, 2, 2), precision="mxfp8").item()
         8.0
     """
-    geometry = _Geometry(stride, padding, dilation, groups)
+    geometry = ConvolutionGeometry(stride, padding, dilation, groups)
     return _convolution(3, input, weight, bias, geometry, options)
 
 
 def _convolution(
-    dims: int, x: Tensor, weight: Tensor, bias: Tensor | None, geometry: _Geometry, options: Options
+    dims: int, x: Tensor, weight: Tensor, bias: Tensor | None, geometry: ConvolutionGeometry, options: Options
 ) -> Tensor:
     name = f"functional.conv{dims}d"
     if weight.dim() != dims + 2 or x.dim() not in (dims + 1, dims + 2):
@@ -120,4 +111,4 @@ def _convolution(
             f"{name}: got an input of {x.dim()} dimensions and a weight of {weight.dim()}, expected {dims + 1} or "
             f"{dims + 2}, and {dims + 2}"
         )
-    return products(name, x, **options).convolution(x, weight, bias, *geometry)
+    return products(name, x, **options).convolution(x, weight, bias, geometry)

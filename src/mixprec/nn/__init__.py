@@ -4,6 +4,7 @@ from . import _layers as _layers  # registers torch's own layers
 from ._attention import AttentionArguments
 from ._audit import Audit, AuditRow
 from ._convert import Conversion, conversion_of, convert
+from ._convolution_arguments import ConvolutionGeometry, ConvolutionSize
 from ._device import native_here
 from ._layer_types import register_layer
 from ._resolve import is_without_session, resolve
@@ -14,6 +15,8 @@ __all__ = [
     "Audit",
     "AuditRow",
     "Conversion",
+    "ConvolutionGeometry",
+    "ConvolutionSize",
     "StandaloneProducts",
     "conversion_of",
     "convert",

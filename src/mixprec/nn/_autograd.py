@@ -15,6 +15,15 @@ def is_in_backward() -> bool:
     return torch._C._current_graph_task_id() != -1  # pyright: ignore[reportPrivateUsage]  # as torch.utils.checkpoint asks
 
 
+def traces_in_backward() -> bool:
+    """Whether a compiler's trace has been started by a backward pass: it traces a recomputation."""
+    return torch._C._current_graph_task_id() != -1  # pyright: ignore[reportPrivateUsage]
+
+
+# Asked, not traced: what torch.compiler.assume_constant_result sets; calling that would import the whole compiler here.
+traces_in_backward._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
+
+
 @contextmanager
 def plain_torch(device_type: str) -> Generator[None]:
     """The body of an autograd function: autocast off, and no function mode looking at every attribute and call.

@@ -9,10 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .. import kernels
+from ._cast_context import CastContext
 from ._clipping import passed_on, trusted
 from ._operand import FORMAT_OF_DTYPE, Operand
 from ._operand_cast import OperandCast
-from ._operands import CastContext, cast_operand, operand_of
+from ._operands import cast_operand, operand_of
 from ._saved_input import outer_with_nan
 from ._weight_cache import Codes
 

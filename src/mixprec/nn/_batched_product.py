@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,13 +19,13 @@ from ._batched_operands import (
     trusted_batch,
     unpack_batch,
 )
+from ._cast_context import CastContext, grad_context, input_context, weight_context
 from ._engines import Product, multiply
 from ._exact_product import exactly
-from ._linear import grad_context, input_context, product_of, weight_context
+from ._linear import product_of
 from ._once import OnceFunction, once
 from ._operand import Operand
 from ._operand_cast import OperandCast
-from ._operands import CastContext
 from ._site import Site
 from ._special_products import needs_more_than_one_gemm
 from ._telling import product as told
@@ -42,18 +41,18 @@ class CastBatchedProduct(OnceFunction):
     @staticmethod
     def forward(ctx: Any, a_BMK: Tensor, b_BKN: Tensor, site: Site, wide: bool, has_weight: bool) -> Tensor:
         state, casts = site.state, site.casts
-        drawn, dtype = state.current.drawn, state.compute_dtype
+        drawn, dtype = site.drawn(), state.compute_dtype
         ctx.where, ctx.has_weight = site.name or state.where(), has_weight
         with plain_torch(state.device_type):
             a_c, b_c = a_BMK.to(dtype), b_BKN if has_weight else b_BKN.to(dtype)
-            a = cast_batch(a_c, casts.fprop_input, _unplaced(input_context(site, drawn)))
-            b = _second(b_c, casts.fprop_weight, _unplaced(weight_context(site, drawn, 1)), has_weight, transpose=True)
+            a = cast_batch(a_c, casts.fprop_input, input_context(site, drawn).unplaced)
+            b = _second(b_c, casts.fprop_weight, weight_context(site, drawn, 1).unplaced, has_weight, transpose=True)
             y_BMN = _run(site, (ctx.where, "fprop"), a, transposed_batch(b), torch.float32 if wide else dtype)
             needs_a, needs_b = ctx.needs_input_grad[:2]
-            of_a, of_b = _unplaced(input_context(site, drawn)), _unplaced(weight_context(site, drawn, 1))
+            of_a, of_b = input_context(site, drawn).unplaced, weight_context(site, drawn, 1).unplaced
             bits_a = trusted_batch(a_c, casts.fprop_input, of_a) if needs_a else None
             bits_b = trusted_batch(b_c.transpose(1, 2), casts.fprop_weight, of_b) if needs_b else None
-            contexts = _unplaced(input_context(site, drawn).next()), _unplaced(weight_context(site, drawn, 0))
+            contexts = input_context(site, drawn).next().unplaced, weight_context(site, drawn, 0).unplaced
             kept_a = _keep(a_c.transpose(1, 2), casts.wgrad_input, contexts[0]) if needs_b else None
             # A weight is there anyway, and cast again.
             kept_b = (b_c if has_weight else _keep(b_c, casts.dgrad_weight, contexts[1])) if needs_a else None
@@ -73,22 +72,22 @@ class CastBatchedProduct(OnceFunction):
         with plain_torch(site.state.device_type):
             g_BMN, context = grad_BMN.to(dtype), grad_context(site, drawn)
             if ctx.needs_input_grad[0]:
-                g = cast_batch(g_BMN, casts.dgrad_grad_output, _unplaced(context))
-                unplaced = _unplaced(weight_context(site, drawn, 0))
+                g = cast_batch(g_BMN, casts.dgrad_grad_output, context.unplaced)
+                unplaced = weight_context(site, drawn, 0).unplaced
                 b = (
                     _second(kept[3], casts.dgrad_weight, unplaced, ctx.has_weight, transpose=False)
                     if ctx.shapes[1] is None
                     else _kept(kept[3:6], ctx.shapes[1], casts.dgrad_weight, unplaced)
                 )
                 da = _run(site, (ctx.where, "dgrad"), g, transposed_batch(b), dtype)
-                da = passed_on_batch(da, bits_a, casts.fprop_input, _unplaced(input_context(site, drawn)))
+                da = passed_on_batch(da, bits_a, casts.fprop_input, input_context(site, drawn).unplaced)
                 da = da.to(ctx.dtypes[0])
             if ctx.needs_input_grad[1]:
-                g = cast_batch(g_BMN.transpose(1, 2), casts.wgrad_grad_output, _unplaced(context.next()))
-                a = _kept(kept[:3], ctx.shapes[0], casts.wgrad_input, _unplaced(input_context(site, drawn).next()))
+                g = cast_batch(g_BMN.transpose(1, 2), casts.wgrad_grad_output, context.next().unplaced)
+                a = _kept(kept[:3], ctx.shapes[0], casts.wgrad_input, input_context(site, drawn).next().unplaced)
                 sums = torch.float32 if ctx.has_weight else dtype
                 db = _run(site, (ctx.where, "wgrad"), a, transposed_batch(g), sums).transpose(1, 2)
-                db = passed_on_batch(db, bits_b, casts.fprop_weight, _unplaced(weight_context(site, drawn, 1)))
+                db = passed_on_batch(db, bits_b, casts.fprop_weight, weight_context(site, drawn, 1).unplaced)
                 db = db.transpose(1, 2).to(ctx.dtypes[1])
         return da, db, None, None, None
 
@@ -100,11 +99,6 @@ def _second(
         return b_BKN.transpose(1, 2) if transpose else b_BKN
 
     return cast_weight_batch(b_BKN, matrices, cast, context) if has_weight else cast_batch(matrices(), cast, context)
-
-
-def _unplaced(context: CastContext) -> CastContext:
-    """Without places in the workspace: several operands of one role may live at a time."""
-    return replace(context, slots=(None, None))
 
 
 def _keep(x_BRC: Tensor, cast: OperandCast | None, context: CastContext) -> Packed | Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from . import _convolution_layout as layout
 from ._autograd import plain_torch
+from ._cast_context import grad_context, input_context
 from ._convolution_arguments import ConvolutionArguments
 from ._convolution_layout import Geometry
 from ._convolution_operands import (
@@ -19,13 +20,12 @@ from ._convolution_operands import (
     gradient_for_wgrad,
     input_and_kept,
     kept_input,
-    unplaced,
     weight_for_dgrad,
     weight_for_fprop,
 )
 from ._engines import multiply
 from ._exact_product import exactly
-from ._linear import grad_context, input_context, product_of
+from ._linear import product_of
 from ._once import OnceFunction, once
 from ._operands import cast_operand, transposed
 from ._producer import costs_nothing_to_keep
@@ -44,7 +44,7 @@ class CastConvolution(OnceFunction):
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, arguments: ConvolutionArguments, site: Site
     ) -> Tensor:
         state, casts = site.state, site.casts
-        drawn, dtype = state.current.drawn, state.compute_dtype
+        drawn, dtype = site.drawn(), state.compute_dtype
         geometry = Geometry.of(weight, arguments.groups)
         ctx.where = site.name or state.where()
         with plain_torch(state.device_type):
@@ -174,7 +174,7 @@ def _weight_gradient_unfolded(ctx: Any, g_c: Tensor, kept: Kept, weight: Tensor,
     columns = columns.reshape(x.shape[0], geometry.groups, geometry.reduction, -1)
     g = g.reshape(g.shape[0], geometry.groups, geometry.out_group, -1)
     casts = site.casts.wgrad_grad_output, site.casts.wgrad_input
-    contexts = unplaced(grad_context(site, drawn).next()), unplaced(input_context(site, drawn).next())
+    contexts = grad_context(site, drawn).next().unplaced, input_context(site, drawn).next().unplaced
     product, parts = product_of(site, torch.float32), []
     for group in range(geometry.groups):
         matrices = (t[:, group].transpose(1, 2).flatten(0, 1).contiguous() for t in (g, columns))

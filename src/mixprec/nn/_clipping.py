@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from .. import kernels
+from ._cast_context import CastContext
 from ._operand_cast import OperandCast
-from ._operands import CastContext
 
 _SMALLEST = 0x00400000  # bits of 2**-127
 _BITS = (1, 2, 4, 8, 16, 32, 64, 128)

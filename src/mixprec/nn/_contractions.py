@@ -48,12 +48,12 @@ def chain(state: ConversionState, tensors: Sequence[Tensor]) -> Tensor | None:
     """``torch.linalg.multi_dot`` and ``chain_matmul``: a chain of matrices, in the order of least work."""
     if len(tensors) < 2 or not is_castable(*tensors) or not (state.is_16bit or state.functions):
         return None
-    splits = _splits(tuple(_sides(t, i) for i, t in enumerate(tensors)))
+    splits = _split_points(*[_sides(t, i) for i, t in enumerate(tensors)])
 
     def between(first: int, last: int) -> Tensor:
         if first == last:
             return tensors[first]
-        middle = splits[first, last]
+        middle = splits[first][last]
         a, b = between(first, middle), between(middle + 1, last)
         y = product(state, a, b)
         return left_to_torch(state, torch.matmul, (a, b), {}) if y is None else y
@@ -66,6 +66,19 @@ def _sides(t: Tensor, index: int) -> tuple[int, int]:
     if t.dim() == 1:
         return (1, t.shape[0]) if index == 0 else (t.shape[0], 1)
     return t.shape[0], t.shape[1]
+
+
+def _split_points(*sides: tuple[int, int]) -> tuple[tuple[int, ...], ...]:
+    """Where to split the part of a chain from the first to the last matrix, by both; 0 where there is nothing to split.
+
+    Planned while compiling, not traced.
+    """
+    splits, size = _splits(sides), len(sides)
+    return tuple(tuple(splits.get((first, last), 0) for last in range(size)) for first in range(size))
+
+
+# What torch.compiler.assume_constant_result sets; calling that would import the whole compiler here.
+_split_points._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
 
 
 @cache

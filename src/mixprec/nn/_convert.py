@@ -108,7 +108,7 @@ class Conversion:
         self._step_start = StepStart.of(self.state)
         if not self.notes:
             alone = () if self._leaves_all else notes_on_left_alone(self._alone, recipe.name)
-            self.notes = notes_about(self.model, recipe, self.state, reaches=matched.reaches) + alone
+            self.notes = notes_about(self.model, recipe, self.state, reaches=matched.reaches) + matched.notes + alone
 
     @property
     def _leaves_all(self) -> bool:

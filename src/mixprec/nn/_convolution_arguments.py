@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+
+#: A size for each dimension, or one for all.
+ConvolutionSize = int | Sequence[int]
+
+
+class ConvolutionGeometry(NamedTuple):
+    """The arguments of ``F.conv1d``, ``conv2d`` and ``conv3d`` behind the bias, as torch takes them."""
+
+    stride: ConvolutionSize = 1
+    padding: ConvolutionSize | str = 0
+    dilation: ConvolutionSize = 1
+    groups: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -10,15 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ._convolution import convolution
-from ._convolution_arguments import ConvolutionArguments
+from ._convolution_arguments import ConvolutionArguments, ConvolutionSize
 from ._product_sites import is_castable
 from ._site import ConversionState, Site
 from ._telling import left_to_torch
 
-_Size = int | Sequence[int]
 
-
-def _tuple(value: _Size, dims: int) -> list[int]:
+def _tuple(value: ConvolutionSize, dims: int) -> list[int]:
     return [value] * dims if isinstance(value, int) else list(value) * (dims if len(value) == 1 else 1)
 
 
@@ -27,9 +25,9 @@ def convolve(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: _Size = 1,
-    padding: _Size | str = 0,
-    dilation: _Size = 1,
+    stride: ConvolutionSize = 1,
+    padding: ConvolutionSize | str = 0,
+    dilation: ConvolutionSize = 1,
     groups: int = 1,
 ) -> Tensor:
     """``F.conv1d``, ``conv2d`` or ``conv3d`` under a site's casts."""
@@ -54,7 +52,12 @@ _TRANSPOSED = {"stride": 1, "padding": 0, "output_padding": 0, "groups": 1, "dil
 
 
 def _transposed(
-    site: Site, input: Tensor, weight: Tensor, bias: Tensor | None = None, *geometry: _Size, **named: _Size
+    site: Site,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *geometry: ConvolutionSize,
+    **named: ConvolutionSize,
 ) -> Tensor:
     given = {**_TRANSPOSED, **dict(zip(_TRANSPOSED, geometry, strict=False)), **named}
     groups = given.pop("groups")

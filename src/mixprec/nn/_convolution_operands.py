@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor
 
 from .. import kernels
 from . import _convolution_layout as layout
 from ._batched_operands import cast_batch, cast_weight_batch, kept_weight_batch
+from ._cast_context import CastContext, grad_context, input_context, weight_context
 from ._convolution_blocks import interleaved, lying_along_channels, lying_along_positions
 from ._convolution_layout import Geometry
-from ._linear import grad_context, input_context, kept_weight, weight_context
+from ._linear import kept_weight
 from ._operand import Operand
 from ._operand_cast import OperandCast
-from ._operands import CastContext, cast_both, cast_operand, operand_of
+from ._operands import cast_both, cast_operand, operand_of
 from ._saved_input import Kept, SavedInput, cast_and_keep, keep, kept_operand
 from ._site import Site
 
@@ -35,11 +36,6 @@ def _made(values: Tensor, operand: Operand) -> ChannelOperand:
     return ChannelOperand(values, operand.outer, operand.format, operand.is_integer)
 
 
-def unplaced(context: CastContext) -> CastContext:
-    """Without places in the workspace: the operand is laid out anew, or kept."""
-    return replace(context, slots=(None, None))
-
-
 def along_channels(x: Tensor, cast: OperandCast | None, geometry: Geometry, context: CastContext) -> ChannelOperand:
     """[N, channels, ...] cast along the channels of each group: the input of fprop, the gradient of dgrad."""
     if cast is None or cast.ignores_axis:
@@ -49,7 +45,7 @@ def along_channels(x: Tensor, cast: OperandCast | None, geometry: Geometry, cont
     if lying is not None:
         made = lying.told(cast_operand(lying.matrix(x), lying.cast, lying.axis, context))
         return _made(made.carrier.reshape(x.shape), made)
-    made = cast_batch(layout.group_rows(x, geometry.groups), cast, unplaced(context))
+    made = cast_batch(layout.group_rows(x, geometry.groups), cast, context.unplaced)
     if made.outer is not None and made.outer.dim() > 0:  # powers of two by row: exact inside the carrier
         made = replace(made, carrier=made.carrier * made.outer, outer=None)
     # A product would give its result in the layout of this operand.
@@ -115,11 +111,11 @@ def _kept_codes(
         if axis == 1
         else (layout.weight_for_dgrad, layout.weight_from_dgrad)
     )
-    made = kept_weight_batch(weight, lambda: there(weight, geometry), cast, unplaced(context))
+    made = kept_weight_batch(weight, lambda: there(weight, geometry), cast, context.unplaced)
     return None if made is None else _made(back(made.carrier, geometry), made)
 
 
-def _weight_rows(weight: Tensor, cast: OperandCast | None, context: CastContext, rows: Any) -> Operand:
+def _weight_rows(weight: Tensor, cast: OperandCast | None, context: CastContext, rows: Callable[[], Tensor]) -> Operand:
     """A weight as one matrix, whose scales are those of its rows or of the whole."""
     if cast is None:
         matrix = rows().to(context.site.state.compute_dtype)
@@ -167,7 +163,7 @@ def both_gradients(g_c: Tensor, geometry: Geometry, site: Site, drawn: Tensor) -
 
 def keep_input(x_c: Tensor, geometry: Geometry, site: Site, drawn: Tensor) -> tuple[SavedInput, Kept]:
     """What wgrad reads of the input: codes of [N * positions, C], or of the tensor as it lies under one scale."""
-    cast, context = site.casts.wgrad_input, unplaced(input_context(site, drawn).next())
+    cast, context = site.casts.wgrad_input, input_context(site, drawn).next().unplaced
     if cast is None or cast.ignores_axis:
         return keep(x_c.flatten(1), cast, context)
     lying = lying_along_positions(cast, x_c.shape)

@@ -91,7 +91,7 @@ def _table() -> Mapping[Function, Handler]:
     both, method = (torch, torch.Tensor), (torch.Tensor,)
     groups: tuple[tuple[Handler, tuple[Any, ...], str], ...] = (
         (promoted, both, "index_put scatter scatter_add scatter_reduce index_add index_copy index_reduce"),
-        (promoted, both, "masked_scatter lerp dot vdot inner cross addr logaddexp bucketize searchsorted index_fill"),
+        (promoted, both, "masked_scatter lerp dot vdot inner cross logaddexp bucketize searchsorted index_fill"),
         (promoted, (torch.linalg,), "cross vecdot"),
         (written, method, "__setitem__ index_put_ scatter_ scatter_add_ scatter_reduce_ index_add_ index_copy_"),
         (written, method, "index_reduce_ masked_scatter_ lerp_ masked_fill_ fill_ index_fill_"),

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ._product_sites import is_castable, multiplied
 from ._site import ConversionState, Site
+from ._telling import left_to_torch
 from ._weights import is_weight, side_of_weight
 
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase
@@ -58,7 +59,9 @@ def _contracted(state: ConversionState, terms: list[_Labelled], out: str) -> Ten
     if len(terms) == 1:
         values = terms[0].values.to(state.compute_dtype).float()
         return _alone(_Labelled(values, terms[0].labels), out).values.to(state.compute_dtype)
-    for first, second in _order(terms, out):
+    for first, second in _order(
+        f"{','.join([t.labels for t in terms])}->{out}", *[tuple(t.values.shape) for t in terms]
+    ):
         right, left = terms.pop(max(first, second)), terms.pop(min(first, second))
         kept = set(out).union(*(t.labels for t in terms))
         terms.append(_pair(state, left, right, kept))
@@ -72,18 +75,20 @@ def _alone(term: _Labelled, out: str) -> _Labelled:
     return _Labelled(torch.einsum(f"{term.labels}->{out}", term.values), out)
 
 
-def _order(terms: Sequence[_Labelled], out: str) -> list[tuple[int, int]]:
+def _order(equation: str, *shapes: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
     """Which two of the remaining terms to multiply, step by step; the product goes to the end, as in opt_einsum."""
-    if len(terms) > 2 and torch.backends.opt_einsum.is_available() and torch.backends.opt_einsum.enabled:
+    if len(shapes) > 2 and torch.backends.opt_einsum.is_available() and torch.backends.opt_einsum.enabled:
         planner: Any = torch.backends.opt_einsum.get_opt_einsum()
         strategy = torch.backends.opt_einsum.strategy
-        equation = f"{','.join(t.labels for t in terms)}->{out}"
-        shapes = (tuple(t.values.shape) for t in terms)
         path = planner.contract_path(equation, *shapes, optimize=strategy, shapes=True)[0]
         if all(len(step) == 2 for step in path):
-            return [(step[0], step[1]) for step in path]
+            return tuple((step[0], step[1]) for step in path)
     # From left to right: the product of the first two stands last, and is the next left operand.
-    return [(0, 1), *((len(terms) - 2 - i, 0) for i in range(len(terms) - 2))]
+    return ((0, 1), *((len(shapes) - 2 - i, 0) for i in range(len(shapes) - 2)))
+
+
+# Planned while compiling, not traced: what torch.compiler.assume_constant_result sets.
+_order._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
 
 
 def _site(state: ConversionState, a: _Labelled, b: _Labelled) -> Site | None:
@@ -114,7 +119,9 @@ def _pair(state: ConversionState, a: _Labelled, b: _Labelled, kept: set[str]) ->
     if not summed or (site is None and not state.is_16bit):
         wide = torch.promote_types(a.values.dtype, b.values.dtype)
         equation = f"{a.labels},{b.labels}->{labels}"
-        return _Labelled(torch.einsum(equation, a.values.to(wide), b.values.to(wide)), labels)
+        return _Labelled(
+            left_to_torch(state, torch.einsum, (equation, a.values.to(wide), b.values.to(wide)), {}), labels
+        )
     if has_weight and batch and site is not None:
         site = state.casts_of("grouped_mm", (b.values.shape[-1], b.values.shape[-2])) or state.functional
     left, right = _shaped(a, batch, rows, summed), _shaped(b, batch, summed, columns)
@@ -129,7 +136,7 @@ def _shaped(t: _Labelled, *groups: list[str]) -> Tensor:
     """A view of three dimensions, one for each group of labels."""
     size = t.size()
     order = [t.labels.index(c) for group in groups for c in group]
-    return t.values.permute(order).reshape([math.prod(size[c] for c in group) for group in groups])
+    return t.values.permute(order).reshape([math.prod([size[c] for c in group]) for group in groups])
 
 
 def _summed(t: _Labelled, wanted: set[str]) -> _Labelled:
@@ -162,7 +169,7 @@ def _labelled(equation: str | None, operands: list[Any]) -> tuple[list[_Labelled
         return None
     free = [c for c in _LETTERS if c not in equation]
     widths = [t.dim() - len(term.replace("...", "")) for term, t in zip(terms, operands, strict=True)]
-    longest = max((w for w, term in zip(widths, terms, strict=True) if "..." in term), default=0)
+    longest = max([0, *(w for w, term in zip(widths, terms, strict=True) if "..." in term)])
     if (
         any(w < 0 or (w > 0 and "..." not in term) for w, term in zip(widths, terms, strict=True))
         or len(free) < longest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from torch import nn
@@ -77,6 +77,7 @@ def function_sites(
     structure: Structure,
     state: ConversionState,
     first_stream: int,
+    sited: Collection[str] = (),
 ) -> tuple[FunctionSites, int]:
     """The sites of a model's function calls.
 
@@ -87,6 +88,7 @@ def function_sites(
         structure: of the model.
         state: of the conversion.
         first_stream: of the random streams that are free.
+        sited: paths of modules that have a site of their own, of that name.
 
     Returns:
         The sites, and the next free stream.
@@ -101,7 +103,8 @@ def function_sites(
             rules = _rules_for(recipe.rules, layer_at(path, kind, structure), class_name)
             if all(rule.precision is None for rule in rules):
                 continue
-            name = f"{path}.{kind}".lstrip(".") if kind in ACTIVATION_PRODUCTS else path or ROOT
+            is_own = kind not in ACTIVATION_PRODUCTS and path not in sited
+            name = path or ROOT if is_own else f"{path}.{kind}".lstrip(".")
             casts = [OperandCasts.of(rule.precision) for rule in rules]
             made = [Site(name=name, casts=c, stream=stream, state=state) for c in casts]
             sites.add(path, kind, list(zip(rules, made, strict=True)))

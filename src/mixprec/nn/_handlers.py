@@ -15,7 +15,7 @@ from ._dtype_plumbing import PLUMBING, Function, Handler, in_fp32, spelled
 from ._operand import FORMAT_OF_DTYPE
 from ._product_sites import is_castable
 from ._ranges import leaves_fp16, widened
-from ._recurrent import recurrent, rounded
+from ._recurrent import narrowed, recurrent, rounded
 from ._rules import decompositions, fp32_functions
 from ._site import ConversionState
 from ._telling import compute_dtype_call, plain
@@ -24,12 +24,16 @@ _16_BIT = (torch.float16, torch.bfloat16)
 
 
 def _wide(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Operands rounded to the compute dtype, the function itself in fp32, the result rounded once."""
+    """Operands rounded to the compute dtype, the function itself in fp32, the result rounded once; or all natively.
+
+    torch's autocast knows no ``bilinear`` on the CPU, whose kernel takes one dtype: operands are cast here.
+    """
     if not is_castable(*_floating(args), *_floating(tuple(kwargs.values()))):
         return func(*args, **kwargs)
     if state.native_compute:
-        with compute_dtype_call(state, rounded=False):
-            return func(*args, **kwargs)
+        native = narrowed(args, state), {k: narrowed(v, state) for k, v in kwargs.items()}
+        with torch.autocast(state.device_type, enabled=False), compute_dtype_call(state, rounded=False):
+            return func(*native[0], **native[1])
     with torch.autocast(state.device_type, enabled=False), compute_dtype_call(state, rounded=True):
         y = func(*(rounded(a, state) for a in args), **{k: rounded(v, state) for k, v in kwargs.items()})
     return tuple(t.to(state.compute_dtype) for t in y) if isinstance(y, tuple) else y.to(state.compute_dtype)
@@ -121,7 +125,8 @@ def _join(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs:
 def _table() -> Mapping[Function, Handler]:
     table: dict[Function, Handler] = dict.fromkeys(fp32_functions(), in_fp32)
     table.update(dict.fromkeys(decompositions(), _decomposition))
-    table.update(dict.fromkeys(spelled("cdist", torch), _decomposition))
+    # Whose gradients multiply matrices.
+    table.update(dict.fromkeys([*spelled("cdist addr", torch, torch.Tensor), F.affine_grid], _decomposition))
     groups: tuple[tuple[Handler, Iterable[Function]], ...] = (
         (_wide, [*spelled("lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell", torch), F.bilinear]),
         (_recurrent, spelled("lstm gru rnn_tanh rnn_relu", torch)),

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from torch import nn
 
 from ._autograd import is_in_backward
-from ._class_swap import subclass_of
+from ._class_swap import base_class, subclass_of
 from ._compute_mode import is_active
 from ._site import SITE, Site
 from ._site_products import SiteProducts
@@ -47,7 +47,8 @@ def register_layer(
     """Teach the conversion a module type, for good; call it at import.
 
     Without it, the functions that a module calls (``F.linear``, ``F.conv2d``, ``torch.matmul``, ...) are given casts by
-    rules about the module's path all the same; a registered type has a site of its own, and rules can name it.
+    rules about the module's path all the same; a registered type has a site of its own, and rules can name it. What its
+    forward calls beside ``products`` (``F.scaled_dot_product_attention``, say) is under rules as in any other module.
 
     Args:
         kind: the class; modules of just this class are meant.
@@ -79,6 +80,12 @@ def register_layer(
     return decorate
 
 
+def is_torchs_layer(module: nn.Module) -> bool:
+    """Whether a module is of a registered type of torch's own, which calls no function that rules are about."""
+    kind = base_class(module)
+    return kind in LAYER_TYPES and kind.__module__.startswith("torch.nn.")
+
+
 def _no_features(module: nn.Module) -> tuple[int, ...]:
     return ()
 
@@ -96,8 +103,12 @@ def converted_class(base: type[nn.Module]) -> type[nn.Module]:
             note_module(state, site.name)
             if is_left_to_torch(state):
                 return base.forward(self, *args, **kwargs)
-        elif site.name in state.current.left and is_in_backward():  # checkpointed by itself
+        elif site.name in state.left and is_in_backward():  # checkpointed by itself
             return base.forward(self, *args, **kwargs)
-        return kind.forward(self, SiteProducts(site), *args, **kwargs)
+        before = state.enter_call(args, kwargs)
+        try:
+            return kind.forward(self, SiteProducts(site), *args, **kwargs)
+        finally:
+            state.leave_call(before)
 
     return subclass_of(base, forward, converted_class)

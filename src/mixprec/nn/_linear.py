@@ -9,30 +9,17 @@ from torch import Tensor
 
 from .. import kernels
 from ._autograd import plain_torch
+from ._cast_context import CastContext, grad_context, input_context, padded_shape, weight_context
 from ._clipping import passed_on, trusted
 from ._engines import Product, engine_name, multiply
 from ._once import OnceFunction, once, refuse_transforms
 from ._operand import FORMAT_OF_DTYPE, Operand
 from ._operand_cast import OperandCast
-from ._operands import (
-    DGRAD_SIGNS,
-    FPROP_SIGNS,
-    WGRAD_SIGNS,
-    CastContext,
-    cast_both,
-    cast_operand,
-    operand_of,
-    padded_shape,
-    rounded_to,
-    transposed,
-)
+from ._operands import cast_both, cast_operand, operand_of, rounded_to, transposed
 from ._saved_input import SavedInput, cast_and_keep, kept_operand
 from ._site import Site
 from ._telling import product as told
 from ._weight_cache import Codes
-
-# Offsets of the operands' random streams within a site.
-_INPUT, _WEIGHT, _WEIGHT_BACKWARD, _GRAD = 0, 2, 3, 4
 
 
 class LinearFunction(OnceFunction):
@@ -47,7 +34,7 @@ class LinearFunction(OnceFunction):
     @staticmethod
     def forward(ctx: Any, x_MK: Tensor, weight_NK: Tensor, bias_N: Tensor | None, site: Site) -> Tensor:
         state, casts = site.state, site.casts
-        drawn, ctx.where = state.current.drawn, site.name or state.where()
+        drawn, ctx.where = site.drawn(), site.name or state.where()
         with plain_torch(state.device_type):
             # The compute dtype's copy of the input is what the backward pass keeps where wgrad has no cast.
             x_c = x_MK.to(state.compute_dtype)
@@ -109,46 +96,6 @@ def linear(x: Tensor, weight_NK: Tensor, bias_N: Tensor | None, site: Site) -> T
     refuse_transforms(site.name, x, weight_NK)
     y_MN: Any = LinearFunction.apply(x.reshape(-1, x.shape[-1]), weight_NK, bias_N, site)
     return y_MN.reshape(*x.shape[:-1], weight_NK.shape[0])
-
-
-def input_context(site: Site, drawn: Tensor, kept: str | None = None) -> CastContext:
-    """The context of an input; ``kept`` is where its second orientation goes."""
-    return CastContext(
-        site=site,
-        role="input",
-        random=drawn,
-        stream=_INPUT,
-        signs=(FPROP_SIGNS, WGRAD_SIGNS),
-        workspace=site.state.current.workspace,
-        slots=("first", kept),
-    )
-
-
-def grad_context(site: Site, drawn: Tensor) -> CastContext:
-    """The context of an output's gradient."""
-    return CastContext(
-        site=site,
-        role="grad_output",
-        random=drawn,
-        stream=_GRAD,
-        signs=(DGRAD_SIGNS, WGRAD_SIGNS),
-        workspace=site.state.current.workspace,
-        slots=("first", "second"),
-    )
-
-
-def weight_context(site: Site, drawn: Tensor, axis: int) -> CastContext:
-    """The context of a weight that is reduced along ``axis``: 1 in fprop, 0 in dgrad."""
-    signs = FPROP_SIGNS if axis == 1 else DGRAD_SIGNS
-    return CastContext(
-        site=site,
-        role="weight",
-        random=drawn,
-        stream=_WEIGHT if axis == 1 else _WEIGHT_BACKWARD,
-        signs=(signs, signs),
-        workspace=site.state.current.workspace,
-        slots=("weight", None),
-    )
 
 
 def weight_operand(w_NK: Tensor, cast: OperandCast | None, axis: int, site: Site, drawn: Tensor) -> Operand:

@@ -14,6 +14,7 @@ from ._foreign import left_alone
 from ._function_sites import FUNCTION_TYPES, layer_at
 from ._layer_types import LAYER_TYPES
 from ._multihead import projections_of
+from ._rule_notes import castless_layers, notes_on_rules, said
 from ._structure import Structure
 
 
@@ -26,12 +27,14 @@ class Matched:
         alone: why a module is left as it is, by path.
         structure: of the model.
         reaches: whether a layer or a call may get a cast at all.
+        notes: what is to be told of the rules.
     """
 
     rules: Mapping[str, Rule]
     alone: Mapping[str, str]
     structure: Structure
     reaches: bool
+    notes: tuple[str, ...] = ()
 
 
 def structure_of(model: nn.Module) -> Structure:
@@ -58,13 +61,16 @@ def match_rules(model: nn.Module, recipe: Recipe) -> Matched:
     }
     rules = {name: rule for name, layer in layers.items() if (rule := recipe.rule_for(layer)) is not None}
     calls = [*_weight_calls(model, alone, structure), *_activation_calls(model, structure)]
+    castless = castless_layers(model, structure)
     for rules_of_phase in (recipe.rules, *(phase.rules for phase in recipe.phases)):
-        for index, rule in enumerate(rules_of_phase):
+        for rule in rules_of_phase:
             if rule.required:
-                _check_required(rule, rules_of_phase[:index], recipe, layers, calls)
+                _check_castless(rule, rules_of_phase, recipe, castless)
+                _check_required(rule, rules_of_phase, recipe, layers, calls, castless)
     found = (*rules.values(), *(recipe.rule_for(call) for call in calls))
     reaches = any(rule is not None and rule.precision is not None for rule in found)
-    return Matched(rules, alone, structure, reaches)
+    notes = notes_on_rules(recipe, structure, layers, calls, castless)
+    return Matched(rules, alone, structure, reaches, notes)
 
 
 def _layer(name: str, module: nn.Module, structure: Structure) -> Layer:
@@ -95,32 +101,50 @@ def _activation_calls(model: nn.Module, structure: Structure) -> Iterable[Layer]
         yield from (layer_at(name, kind, structure) for kind in ACTIVATION_PRODUCTS)
 
 
+def _check_castless(rule: Rule, rules: Sequence[Rule], recipe: Recipe, castless: Mapping[str, Layer]) -> None:
+    """Refuse casts for what can have none, where a rule asks for them by the type."""
+    asked = [name for name, layer in castless.items() if rule.type == layer.type and rule.matches(layer)]
+    if asked and rule.precision is not None:
+        raise ValueError(
+            f"recipe {recipe.name}: {said(rule, rules)} gives casts to {asked[0] or 'the model'}, and a {rule.type} "
+            "can have none: it multiplies in the compute dtype; drop the rule, or say required = false"
+        )
+
+
 def _check_required(
-    rule: Rule, earlier: Sequence[Rule], recipe: Recipe, layers: Mapping[str, Layer], calls: Sequence[Layer]
+    rule: Rule,
+    rules: Sequence[Rule],
+    recipe: Recipe,
+    layers: Mapping[str, Layer],
+    calls: Sequence[Layer],
+    castless: Mapping[str, Layer],
 ) -> None:
     meant = [layer for layer in (*layers.values(), *calls) if rule.matches(layer)]
     if not meant:
-        raise ValueError(_unmatched(rule, recipe, layers))
+        without = next((layer for layer in castless.values() if rule.matches(layer)), None)
+        if without is not None and rule.precision is None:
+            return  # as it is anyway
+        raise ValueError(_unmatched(rule, rules, recipe, layers, without))
+    earlier = rules[: next(i for i, other in enumerate(rules) if other is rule)]
     taken = [next((other for other in earlier if other.matches(layer)), None) for layer in meant]
-    first = taken[0]
-    if first is not None and None not in taken and any(t is not None and t.precision != rule.precision for t in taken):
+    first = next((t for t in taken if t is not None and t.precision != rule.precision), None)
+    if first is not None and None not in taken:
         raise ValueError(
-            f"recipe {recipe.name} contradicts itself: its rule {_said(rule)} says one thing of "
-            f"{meant[0].path or 'the model'}, the earlier rule {_said(first)} another, and the first rule wins "
+            f"recipe {recipe.name} contradicts itself: its {said(rule, rules)} says one thing of "
+            f"{meant[0].path or 'the model'}, the earlier {said(first, rules)} another, and the first rule wins "
             "wherever the later one would apply: put the narrower rule first, or say required = false"
         )
 
 
-def _said(rule: Rule) -> str:
-    return f"match={rule.match!r} type={rule.type!r}"
-
-
-def _unmatched(rule: Rule, recipe: Recipe, layers: Mapping[str, Layer]) -> str:
+def _unmatched(
+    rule: Rule, rules: Sequence[Rule], recipe: Recipe, layers: Mapping[str, Layer], without: Layer | None
+) -> str:
     near = get_close_matches(rule.match.replace("*", ""), layers, n=3, cutoff=0.3) or list(layers)[:3]
     offer = f"the nearest are {', '.join(near)}" if near else "the model has none"
+    if without is not None:
+        offer = f"{without.path or 'the model'} is a {without.type}, which can have no casts; {offer}"
     kinds = sorted({kind.__name__ for kind in LAYER_TYPES})
     return (
-        f"recipe {recipe.name}: rule match={rule.match!r} type={rule.type!r} matches no layer of this model; "
-        f"expected the path of a convertible layer ({', '.join(kinds)}): {offer}; "
-        "correct the rule or say required = false"
+        f"recipe {recipe.name}: {said(rule, rules)} matches no layer of this model; expected all of its conditions to "
+        f"hold for a convertible layer ({', '.join(kinds)}): {offer}; correct the rule or say required = false"
     )

@@ -119,8 +119,8 @@ class OperandCasts:
 
     def __post_init__(self) -> None:
         # Worked out once: a compiler's trace reads them as constants.
-        present = [cast for name in OPERANDS if (cast := getattr(self, name)) is not None]
-        object.__setattr__(self, "is_plain", not present and self.accumulator is None)
+        present = self.present
+        object.__setattr__(self, "is_plain", len(present) == 0 and self.accumulator is None)
         object.__setattr__(self, "random", any(cast.random for cast in present))
 
     @classmethod

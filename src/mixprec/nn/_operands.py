@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -10,71 +10,9 @@ from torch import Tensor
 from .. import kernels
 from ..specs import Delayed
 from ..tensors import amax_of, record
+from ._cast_context import CastContext
 from ._operand import FORMAT_OF_DTYPE, Operand
 from ._operand_cast import OperandCast
-from ._site import Site
-from ._workspace import Workspace
-
-#: Streams of sign vectors: one for each product of a site, which both of its operands share.
-FPROP_SIGNS, DGRAD_SIGNS, WGRAD_SIGNS = 0, 1, 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class CastContext:
-    """What the operands of one pass share.
-
-    Attributes:
-        site: whose operands they are.
-        role: ``"input"``, ``"weight"`` or ``"grad_output"``.
-        random: ``[seed, offset]`` of the pass.
-        stream: the operand's first stream of random bits, counted from the site's.
-        signs: the streams of the sign vectors of the operand's two products.
-        workspace: memory for operands that are not kept.
-        slots: where in it the operand's two orientations go; ``None`` for one that is kept.
-    """
-
-    site: Site
-    role: str
-    random: Tensor
-    stream: int
-    signs: tuple[int, int]
-    workspace: Workspace
-    slots: tuple[str | None, str | None]
-
-    def next(self) -> CastContext:
-        """The context of the operand's second orientation."""
-        signs = (self.signs[1], self.signs[1])
-        return replace(self, stream=self.stream + 1, signs=signs, slots=(self.slots[1], None))
-
-    @property
-    def wide(self) -> bool:
-        """Whether operands without a cast are widened to fp32 (once, for all products that they enter)."""
-        return not self.site.state.native_compute
-
-    @property
-    def element_stream(self) -> int:
-        """The stream of the elements' random bits."""
-        return self.site.stream + self.stream
-
-    @property
-    def sign_streams(self) -> tuple[int, int]:
-        """The streams of the sign vectors."""
-        return self.site.stream + self.signs[0], self.site.stream + self.signs[1]
-
-    def memory(self, x: Tensor, cast: OperandCast | None = None, axis: int = 1) -> Tensor | None:
-        """Where the cast of ``x`` goes: of its shape, padded for a transform."""
-        slot = self.slots[0]
-        if slot is None:
-            return None
-        return self.workspace.take(slot, padded_shape(x, cast, axis), x.device)
-
-
-def padded_shape(x: Tensor, cast: OperandCast | None, axis: int) -> list[int]:
-    """The shape of a matrix after its cast: whole groups of a transform along the reduction."""
-    shape = list(x.shape)
-    if cast is not None and cast.transform:
-        shape[axis] += -shape[axis] % cast.transform
-    return shape
 
 
 def cast_operand(x_RC: Tensor, cast: OperandCast | None, axis: int, context: CastContext) -> Operand:
@@ -103,13 +41,17 @@ def operand_of(carrier: Tensor, outer: Tensor, cast: OperandCast, axis: int) -> 
 
 def _delayed(x_RC: Tensor, cast: OperandCast, delayed: Delayed, context: CastContext, out: Tensor | None) -> Operand:
     state = context.site.state
-    history = state.histories[history_name(context.site.name, context.role, cast)]
-    before = amax_of(history, delayed)
+    name = history_name(context.site.name, context.role, cast)
+    history = state.histories[name]
+    repeated = state.repeated(name) if context.is_forward else None
+    known = None if repeated is None else state.amax_of_repeated(repeated, name)
+    before = amax_of(history, delayed) if known is None else known
     carrier, outer, now = kernels.delayed(
         x_RC, cast.text, before, random=context.random, stream=context.element_stream, out=out
     )
-    if context.role == "grad_output" or state.current.records:
+    if known is None and (context.role == "grad_output" or state.current.records or repeated is not None):
         record(history, now)
+        state.note_amax(name, before)
     return Operand(carrier, outer, cast.text, is_integer=cast.is_integer)
 
 

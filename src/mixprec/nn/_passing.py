@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from ._past_passes import Repeated, TrainingPass
 from ._workspace import Workspace
 
 
@@ -26,7 +27,8 @@ class Pass:
         records: whether it is a training pass, whose amaxes go into the histories.
         running: path of the innermost running module that may call functions.
         depth: autocast regions that were open when it began, its own included.
-        left: paths of modules that ran in a region that the model's author keeps out of autocast.
+        training: the training pass that runs here, or the last one.
+        repeats: which pass the running module repeats, in a recomputation.
         workspace: memory for operands.
     """
 
@@ -35,8 +37,9 @@ class Pass:
     running: str = ""
     records: bool = False
     depth: int = 0
-    left: set[str] = field(default_factory=set[str])
-    workspace: Workspace = field(default_factory=Workspace)
+    training: TrainingPass | None = None
+    repeats: Repeated | None = None
+    workspace: Workspace = field(default_factory=lambda: Workspace())
 
 
 class Passes(threading.local):

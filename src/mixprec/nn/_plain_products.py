@@ -14,10 +14,12 @@ from ._telling import plain
 
 
 def _table() -> Mapping[Function, Handler]:
-    names = "lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell lstm gru rnn_tanh rnn_relu cdist"
+    names = "lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell lstm gru rnn_tanh rnn_relu cdist addr"
     functions: tuple[Callable[..., Any], ...] = (
         *spelled(names, torch),
+        torch.Tensor.addr,
         *decompositions(),
+        F.affine_grid,
         F.bilinear,
         F.multi_head_attention_forward,
     )

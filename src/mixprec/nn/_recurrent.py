@@ -29,3 +29,12 @@ def rounded(value: Any, state: ConversionState) -> Any:
     if type(value) in (list, tuple):
         return type(value)(rounded(v, state) for v in value)
     return value
+
+
+def narrowed(value: Any, state: ConversionState) -> Any:
+    """Floating tensors, in lists and tuples too, in the compute dtype."""
+    if isinstance(value, Tensor):
+        return value.to(state.compute_dtype) if value.is_floating_point() else value
+    if type(value) in (list, tuple):
+        return type(value)(narrowed(v, state) for v in value)
+    return value

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree  # torch's own; knows the output classes that libraries register
 
-from ._autograd import is_in_backward
+from ._autograd import is_in_backward, traces_in_backward
 from ._class_swap import subclass_of
 from ._compute_mode import ComputeMode, is_active
 from ._observer import observing
@@ -34,11 +34,13 @@ def run_in_region(module: nn.Module, forward: Callable[..., Any], args: tuple[An
         return _run_outermost(module, state, forward, args, kwargs)
     current, path = state.current, module.__dict__[PATH]
     note_module(state, path)
+    repeats = state.enter_call(args, kwargs)
     before, current.running = current.running, path
     try:
         return forward(module, *args, **kwargs)
     finally:
         current.running = before
+        state.leave_call(repeats)
 
 
 def _run_outermost(
@@ -53,8 +55,14 @@ def _run_outermost(
     if is_in_backward():
         # Recomputation: checkpointing restored the autocast state and the forward pass drew its random bits.
         begin_pass(state, current.running, recomputes=True)
-        with ComputeMode(state):
-            return forward(module, *args, **kwargs)
+        repeats = state.enter_call(args, kwargs)
+        state.show_to_traces()
+        try:
+            with ComputeMode(state):
+                return forward(module, *args, **kwargs)
+        finally:
+            state.leave_call(repeats)
+    _refuse_traced_recomputation(state, current.running)
     observer = None if torch.compiler.is_compiling() else state.observer
     with autocast_of(state), ComputeMode(state), observing(observer):
         begin_pass(state, current.running, recomputes=False)
@@ -64,12 +72,31 @@ def _run_outermost(
             state.draw()
         else:
             state.look()
-        outputs = forward(module, *args, **kwargs)
+        state.show_to_traces()
+        state.enter_call(args, kwargs)
+        try:
+            outputs = forward(module, *args, **kwargs)
+        finally:
+            state.end_pass()
     if not current.records:  # a training pass is followed by its backward pass, and by the next step
         current.workspace.release()
     return (
         pytree.tree_map(functools.partial(_widened, dtype=state.compute_dtype), outputs) if state.is_16bit else outputs
     )
+
+
+def _refuse_traced_recomputation(state: ConversionState, path: str) -> None:
+    """Compiled code knows of no pass; where passes differ, a part that is recomputed has to be eager.
+
+    Raises:
+        RuntimeError: naming the part.
+    """
+    if torch.compiler.is_compiling() and (state.streams or state.histories) and traces_in_backward():
+        raise RuntimeError(
+            f"{path or 'the model'}: a compiled part of a model is recomputed (activation checkpointing around "
+            "torch.compile) under a recipe with random roundings or delayed scales, and compiled code does not know "
+            "which forward pass that repeats: checkpoint it without compiling it, or compile it without a checkpoint"
+        )
 
 
 def autocast_of(state: ConversionState) -> torch.autocast:

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from .. import kernels
+from ._cast_context import CastContext, padded_shape
 from ._operand import Operand
 from ._operand_cast import OperandCast
-from ._operands import CastContext, cast_operand, operand_of, padded_shape
+from ._operands import cast_operand, operand_of
 from ._producer import costs_nothing_to_keep
 
 Kept = tuple[Tensor | None, Tensor | None, Tensor | None]

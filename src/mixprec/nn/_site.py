@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from ..tensors import roll
+from ._autograd import is_in_backward
 from ._operand_cast import OperandCasts
 from ._passing import Pass, Passes, new_random_state
+from ._past_passes import PastPasses, Repeated, Span, TrainingPass, memory_of, running_node, unknown_pass
 from ._weight_cache import WeightCache
 from ._workspace import Workspace
 
@@ -43,6 +46,7 @@ class ConversionState:
         observer: who listens to GEMMs, or ``None``.
         weights: codes of weights that did not change between two casts.
         step: how often a session has updated the weights; ``None`` without one.
+        left: paths of modules that ran in a region that the model's author keeps out of autocast.
     """
 
     compute_dtype: torch.dtype
@@ -52,26 +56,32 @@ class ConversionState:
     native_fp8: bool = False
     random: Tensor = field(default_factory=lambda: new_random_state(0))
     streams: int = 0
-    histories: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
+    histories: dict[str, Tensor] = field(default_factory=lambda: {})
     functions: FunctionSites | None = None
     observer: GemmObserver | None = None
     weights: WeightCache = field(default_factory=WeightCache)
     step: int | None = None
+    left: set[str] = field(default_factory=lambda: set())
 
     def __post_init__(self) -> None:
-        self._in_trace, self._in_thread, self._lock = Pass(), Passes(), threading.Lock()
+        self._begin()
         #: The site of functions that a model calls itself: everything in the compute dtype.
         self.functional = Site(name="", casts=OperandCasts(), stream=0, state=self)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the observer and the running pass: a copy of a model is neither measured nor in a pass."""
-        left_out = {"_in_trace", "_in_thread", "_lock", "observer", "weights"}
+        left_out = {"_in_trace", "_in_thread", "_lock", "_past", "observer", "weights"}
         return {name: value for name, value in vars(self).items() if name not in left_out}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         vars(self).update(state)
         self.observer, self.weights = None, WeightCache()
-        self._in_trace, self._in_thread, self._lock = Pass(), Passes(), threading.Lock()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._in_trace = Pass()
+        if not torch.compiler.is_compiling():  # a state that a trace makes for one call knows no threads
+            self._in_thread, self._lock, self._past = Passes(), threading.Lock(), PastPasses()
 
     @property
     def is_16bit(self) -> bool:
@@ -82,6 +92,82 @@ class ConversionState:
     def current(self) -> Pass:
         """The pass of this thread; the one pass of a compiler's trace, which knows no threads."""
         return self._in_trace if torch.compiler.is_compiling() else self._in_thread.own
+
+    def repeated(self, name: str) -> TrainingPass | None:
+        """The pass that a running recomputation repeats; ``None`` outside of one, and where nothing depends on it.
+
+        Args:
+            name: of the site that asks.
+
+        Raises:
+            RuntimeError: it cannot be told.
+        """
+        if not self._is_drawn_from or not is_in_backward():
+            return None
+        found = self._recognised(())
+        if found is None:
+            raise unknown_pass(name or self.where() or "the model")
+        return found
+
+    def amax_of_repeated(self, repeated: TrainingPass, name: str) -> Tensor | None:
+        """The amax that a delayed scale of a repeated pass came from; ``None``: its history stands as it stood then.
+
+        Raises:
+            RuntimeError: it was not needed then (a forward pass without gradients keeps nothing for the weight's), and
+                the history has moved on.
+        """
+        amax = repeated.amaxes.get(name)
+        if amax is None and not self._past.is_last(repeated):
+            raise RuntimeError(
+                f"{name}: a recomputation asks for a delayed scale that its forward pass did not, and other passes "
+                "have moved its history since: say use_reentrant=False, or run each backward pass before the next "
+                "forward pass"
+            )
+        return amax
+
+    def note_amax(self, name: str, amax: Tensor) -> None:
+        """A delayed scale of the running training pass came from this."""
+        training = None if torch.compiler.is_compiling() else self.current.training
+        if training is not None and training.runs:
+            training.amaxes[name] = amax
+
+    def enter_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Repeated | None:
+        """A module is called: what with is how a recomputation of it is known. Gives what ``leave_call`` takes."""
+        if not self._is_drawn_from:
+            return None
+        current, memory = self.current, memory_of(args, kwargs)
+        before = current.repeats
+        if is_in_backward():
+            training = self._recognised(memory)
+            current.repeats = None if training is None else (running_node(), training)
+            if training is not None and before is None:
+                training.spans.append(Span())
+        else:
+            training = current.training if current.training is not None and current.training.runs else None
+        if training is not None:
+            training.inputs |= memory
+        return before
+
+    def leave_call(self, before: Repeated | None) -> None:
+        """The call is over that began with ``before``."""
+        if not self._is_drawn_from:
+            return
+        current = self.current
+        if current.repeats is not None and before is None:
+            current.repeats[1].spans[-1].end()
+        current.repeats = before
+
+    @property
+    def _is_drawn_from(self) -> bool:
+        """Whether passes differ, so that it matters which one is repeated."""
+        return not torch.compiler.is_compiling() and bool(self.streams or self.histories)
+
+    def _recognised(self, inputs: Iterable[StorageWeakRef]) -> TrainingPass | None:
+        """The pass that the running node repeats: that of the module that was called, or found anew."""
+        repeats = self.current.repeats
+        if repeats is not None and repeats[0] == running_node():
+            return repeats[1]
+        return self._past.repeated(inputs)
 
     @property
     def listener(self) -> GemmObserver | None:
@@ -96,6 +182,13 @@ class ConversionState:
         """The path of the running module, for whoever observes the step or reads a message."""
         return self.current.running if self.listener is None else self.listener.path()
 
+    def show_to_traces(self) -> None:
+        """What runs eagerly, for a part of the model that is compiled by itself: a trace knows no threads."""
+        if torch.compiler.is_compiling():
+            return
+        trace, current = self._in_trace, self.current
+        trace.drawn, trace.records, trace.depth = current.drawn, current.records, current.depth
+
     def draw(self) -> None:
         """Begin a training pass: random bits of its own, and a new place in every history."""
         if torch.compiler.is_compiling():
@@ -103,6 +196,8 @@ class ConversionState:
         else:
             with self._lock:
                 self._draw()
+            if self._is_drawn_from:
+                self.current.training = self._past.begin(self.current.drawn)
 
     def look(self) -> None:
         """Begin an evaluation: in a thread that never trained, with the bits that come next; none are used up."""
@@ -112,8 +207,14 @@ class ConversionState:
 
     def begin_alone(self, workspace: Workspace) -> None:
         """Be the state of one call: the random bits are those that it was made with, the memory that which is given."""
-        for one in (self._in_trace, self._in_thread.own):
-            one.drawn, one.workspace = self.random, workspace
+        current = self.current
+        current.drawn, current.workspace = self.random, workspace
+
+    def end_pass(self) -> None:
+        """The forward pass that ``draw`` began is over."""
+        training = None if torch.compiler.is_compiling() else self.current.training
+        if training is not None and training.runs:
+            training.spans[0].end()
 
     def _draw(self) -> None:
         if self.streams:
@@ -132,3 +233,12 @@ class Site:
     casts: OperandCasts
     stream: int
     state: ConversionState
+
+    def drawn(self) -> Tensor:
+        """``[seed, offset]`` of the running pass, or of the one that a recomputation repeats.
+
+        Raises:
+            RuntimeError: a recomputation's pass cannot be told.
+        """
+        repeated = self.state.repeated(self.name)
+        return self.state.current.drawn if repeated is None else repeated.drawn

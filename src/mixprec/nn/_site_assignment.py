@@ -11,7 +11,7 @@ from ..specs import OPERANDS, Recipe
 from ._class_swap import base_class
 from ._convolution_refusals import refuse_convolution_casts
 from ._function_sites import function_sites
-from ._layer_types import LAYER_TYPES, converted_class
+from ._layer_types import LAYER_TYPES, converted_class, is_torchs_layer
 from ._matching import Matched
 from ._multihead import projections_of
 from ._operand_cast import OperandCasts
@@ -55,7 +55,7 @@ def assign_sites(model: nn.Module, recipe: Recipe, matched: Matched, state: Conv
         elif module is model or _calls_functions(module, tracks) or (tracks and name in matched.alone):
             _enter_region(module, name, state)  # what is left alone calls functions by a path of its own, without rules
     state.functions, stream = function_sites(
-        model, _calling_paths(model, matched), recipe, matched.structure, state, stream
+        model, _calling_paths(model, matched), recipe, matched.structure, state, stream, {s.name for s in sites}
     )
     sites += state.functions.sites
     state.streams = stream if any(site.casts.random for site in sites) else 0
@@ -90,7 +90,7 @@ def _enter_region(module: nn.Module, name: str, state: ConversionState) -> None:
 
 def _calls_functions(module: nn.Module, tracks: bool) -> bool:
     """Whether a module may call functions that rules are about: any class but torch's own, and some of those."""
-    if SITE in module.__dict__:
+    if is_torchs_layer(module):
         return False
     if not base_class(module).__module__.startswith("torch.nn.") or nn.utils.parametrize.is_parametrized(module):
         return True
@@ -101,7 +101,7 @@ def _calling_paths(model: nn.Module, matched: Matched) -> list[str]:
     """The paths whose function calls rules are about: not those that have a site, or are left as they are."""
     paths: list[str] = []
     for name, module in model.named_modules():
-        if base_class(module) in LAYER_TYPES or name in matched.alone:
+        if is_torchs_layer(module) or name in matched.alone:
             continue
         paths += projections_of(name, module)
         if PATH in module.__dict__:

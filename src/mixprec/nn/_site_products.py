@@ -39,5 +39,6 @@ class SiteProducts:
         return convolution(x, weight, bias, arguments, self.site)
 
     def attention(self, q: Tensor, k: Tensor, v: Tensor, arguments: AttentionArguments) -> Tensor:
-        """Attention in the compute dtype."""
-        return attention(q, k, v, arguments, self.site.state)
+        """Attention in the casts that rules of type ``qk`` and ``pv`` give it, else in the compute dtype."""
+        state = self.site.state
+        return attention(q, k, v, arguments, state, qk=state.casts_of("qk"), pv=state.casts_of("pv"))

@@ -9,19 +9,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..specs import LayerPrecision
 from ._attention import AttentionArguments, attention
 from ._compute_mode import active_state
+from ._convolution_arguments import ConvolutionGeometry
 from ._convolution_calls import convolve
 from ._device import native_compute, native_here
 from ._dtype_refusals import refuse_dtypes
 from ._einsum import einsum
 from ._function_sites import FunctionSites
 from ._linear import linear
-from ._operand_cast import OperandCasts
 from ._passing import new_random_state
 from ._product_sites import product
 from ._site import STREAMS_PER_SITE, ConversionState, Site
+from ._standalone_casts import Precision, casts_of_call
+from ._weight_cache import Codes, WeightCache
 from ._workspace import Workspace
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -31,6 +32,15 @@ class _FreshMemory(Workspace):
     """Never gives memory: a call's operands may live as long as its graph, and so would their memory."""
 
     def take(self, slot: str, shape: Any, device: torch.device) -> None:
+        """Nothing."""
+
+
+class _NoCodes(WeightCache):
+    """Keeps nothing: it serves one call."""
+
+    def __init__(self) -> None: ...
+
+    def codes(self, weight: Tensor, operand: str, step: int | None, make: Callable[[], Codes]) -> None:
         """Nothing."""
 
 
@@ -56,21 +66,21 @@ class StandaloneProducts:
 
     Args:
         name: of the function, for messages.
-        precision: the casts; ``None``: operands in the compute dtype.
+        precision: the casts, or one for all operands in its one-line form; ``None``: operands in the compute dtype.
         compute_dtype: ``"fp32"``, ``"bf16"`` or ``"fp16"``; ``None``: ``dtype``.
         seed: of stochastic roundings and fresh signs.
         device: of the operands.
         dtype: of the first of them.
 
     Raises:
-        TypeError: operands of other dtypes.
-        ValueError: an unknown compute dtype, or a delayed scale, whose history only a conversion has.
+        TypeError: operands of other dtypes, a precision that is none.
+        ValueError: an unknown compute dtype, a text that is no cast, or a delayed scale: its history is a conversion's.
     """
 
     def __init__(
         self,
         name: str,
-        precision: LayerPrecision | None,
+        precision: Precision,
         compute_dtype: str | None,
         seed: int,
         device: torch.device,
@@ -79,12 +89,7 @@ class StandaloneProducts:
         refuse_dtypes(name, dtype, dtype)
         if compute_dtype is not None and compute_dtype not in DTYPES:
             raise ValueError(f"{name}: compute_dtype is {compute_dtype!r}, expected one of {', '.join(DTYPES)} or None")
-        casts = OperandCasts.of(precision)
-        if any(cast.delayed is not None for cast in casts.present):
-            raise ValueError(
-                f"{name}: got a delayed scale, whose history of amaxes belongs to a conversion: use a current scale "
-                '(without "delayed"), or mixprec.convert'
-            )
+        casts = casts_of_call(name, precision)
         self.name, self.state = name, _new_state(device, DTYPES.get(compute_dtype or "", dtype), seed)
         self._take(Site(name=name, casts=casts, stream=0, state=self.state))
 
@@ -113,19 +118,16 @@ class StandaloneProducts:
         """``torch.einsum``."""
         return self._made(einsum(self.state, arguments), lambda: torch.einsum(*arguments))
 
-    def convolution(self, *arguments: Any) -> Tensor:
+    def convolution(self, x: Tensor, weight: Tensor, bias: Tensor | None, geometry: ConvolutionGeometry) -> Tensor:
         """``F.conv1d``, ``conv2d`` or ``conv3d``."""
-        x, weight = arguments[:2]
         refuse_dtypes(self.name, x.dtype, weight.dtype)
-        return convolve(self.site, *arguments)
+        return convolve(self.site, x, weight, bias, *geometry)
 
-    def attention(
-        self, q: Tensor, k: Tensor, v: Tensor, arguments: AttentionArguments, pv: LayerPrecision | None
-    ) -> Tensor:
+    def attention(self, q: Tensor, k: Tensor, v: Tensor, arguments: AttentionArguments, pv: Precision) -> Tensor:
         """Attention: the scores' product in these casts, the second product in those of ``pv``."""
         refuse_dtypes(self.name, q.dtype, k.dtype)
         refuse_dtypes(self.name, q.dtype, v.dtype)
-        second = replace(self.site, casts=OperandCasts.of(pv), stream=STREAMS_PER_SITE)
+        second = replace(self.site, casts=casts_of_call(self.name, pv), stream=STREAMS_PER_SITE)
         qk, pv_site = (None if site.casts.is_plain else site for site in (self.site, second))
         return attention(q, k, v, arguments, self.state, qk=qk, pv=pv_site)
 
@@ -135,12 +137,23 @@ class StandaloneProducts:
 
 
 def _new_state(device: torch.device, dtype: torch.dtype, seed: int) -> ConversionState:
+    native, native_fp8 = _natively(device, dtype)
     state = ConversionState(
         compute_dtype=dtype,
         device_type=device.type,
-        native_compute=native_compute(device, dtype),
-        native_fp8="fp8" in native_here(device),
+        native_compute=native,
+        native_fp8=native_fp8,
         random=new_random_state(seed),
+        weights=_NoCodes(),
     )
     state.begin_alone(_FreshMemory())
     return state
+
+
+def _natively(device: torch.device, dtype: torch.dtype) -> tuple[bool, bool]:
+    """Whether the device multiplies the compute dtype, and FP8."""
+    return native_compute(device, dtype), "fp8" in native_here(device)
+
+
+# Asked, not traced: what torch.compiler.assume_constant_result sets.
+_natively._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]

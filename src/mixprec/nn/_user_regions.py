@@ -39,7 +39,7 @@ def begin_pass(state: ConversionState, path: str, *, recomputes: bool) -> None:
         return
     current = state.current
     current.depth = open_regions()
-    if recomputes and path in current.left:
+    if recomputes and path in state.left:
         current.depth -= 1  # checkpointing restores the state of autocast, not how it came about
 
 
@@ -54,7 +54,7 @@ def note_module(state: ConversionState, path: str) -> None:
     """Remember whether a module that begins is in such a region: its recomputation will not see it."""
     if torch.compiler.is_compiling() or is_in_backward():
         return
-    left = state.current.left
+    left = state.left
     if is_left_to_torch(state):
         left.add(path)
     else:
