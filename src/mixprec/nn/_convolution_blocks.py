@@ -56,8 +56,10 @@ def lying_along_positions(cast: OperandCast, shape: Sequence[int]) -> Lying | No
     positions, block = prod(shape[2:]), cast.tile[1]
     if positions % block == 0:
         return Lying(cast, shape[0] * shape[1], 1, cast.text)
-    if block % positions == 0:  # all positions of a channel in so many images: a tile of [N, C * positions]
-        return Lying(_with_block(cast, positions, block // positions), shape[0], 0, cast.text)
+    for images in range(2, block + 1):
+        if block % images == 0 and positions == block // images:  # a number, also where a compiler knows only a symbol
+            # All positions of a channel in so many images: a tile of [N, C * positions].
+            return Lying(_with_block(cast, block // images, images), shape[0], 0, cast.text)
     return None
 
 
