@@ -76,7 +76,7 @@ class WideAttention(OnceFunction):
 
 def _widened(state: ConversionState, *tensors: Tensor) -> list[Tensor]:
     """Tensors [B, H, T, E] in fp32, for the time of one call of the kernel."""
-    if torch.compiler.is_compiling():  # which plans memory itself, and does not trace what lies where
+    if torch.compiler.is_compiling():  # which plans memory itself; a trace must not ask what lies where
         return [t.float() for t in tensors]
     return [_widened_into(slot, t, state) for slot, t in zip(_SLOTS, tensors, strict=False)]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from .. import kernels
@@ -101,6 +102,10 @@ def _kept_codes(
     weight: Tensor, cast: OperandCast, geometry: Geometry, context: CastContext, axis: Literal[0, 1]
 ) -> ChannelOperand | None:
     """A weight in blocks from its codes, where they were kept since its last update."""
+    if torch.compiler.is_compiling():
+        # Nothing is kept there; and a trace of a backward pass that is asked for a tensor's layout begins anew, without
+        # leaving the autocast regions that it had entered (torch 2.13): the layers behind were taken for left alone.
+        return None
     extent = geometry.in_group if axis == 1 else geometry.out_group
     if cast.tile[0] == 1 and extent % cast.tile[1] == 0 and weight.is_contiguous():
         # Blocks of input channels lie ``taps`` apart; those of output channels, all that one output sums.
