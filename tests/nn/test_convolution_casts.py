@@ -384,12 +384,14 @@ def test_results_lie_as_those_of_torch(name: str) -> None:
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 def test_compiled_for_images_of_several_sizes() -> None:
     """Sizes that a compiler knows as symbols only: blocks in an image, over images, and ending within one."""
+    torch._dynamo.reset()
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(16, 16, 3, padding=1))
     convert(model, Recipe(name="tried", rules=(Rule(precision=LayerPrecision.uniform("mxfp8")),), engine="emulated"))
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
     for size in (8, 4, 6, 2, 12):
         x = torch.randn(4, 16, size, size)
+        torch._dynamo.maybe_mark_dynamic(x, 1)
         results = []
         for run in (model, compiled):
             model.zero_grad()

@@ -18,6 +18,7 @@ from ._foreign import notes_on_left_alone
 from ._matching import Matched, match_rules
 from ._observer import GemmObserver, observing
 from ._operand_cast import OperandCasts
+from ._parameter_dtypes import refuse_parameter_dtypes
 from ._passing import new_random_state
 from ._refusals import refuse_unconvertible
 from ._region import PATH
@@ -47,7 +48,8 @@ def convert(model: nn.Module, recipe: Recipe | str, *, seed: int = 0) -> Convers
         seed: of the stochastic casts.
 
     Raises:
-        ValueError: a model that is compiled, scripted, sharded or converted already; a rule without a layer.
+        ValueError: a model that is compiled, scripted, sharded or converted already; a rule without a layer;
+            a module of 16 bits (a norm, say) that would be given fp32.
 
     Warns:
         UserWarning: the model is on an accelerator that only emulates the recipe.
@@ -55,6 +57,7 @@ def convert(model: nn.Module, recipe: Recipe | str, *, seed: int = 0) -> Convers
     refuse_unconvertible(model)
     recipe = resolve(recipe if isinstance(recipe, Recipe) else load_recipe(recipe), model)
     matched = match_rules(model, recipe)
+    refuse_parameter_dtypes(model, recipe, matched, DTYPES[recipe.compute_dtype])
     state = _new_state(model, recipe, seed)
     conversion = Conversion(model, recipe, state, matched)
     try:

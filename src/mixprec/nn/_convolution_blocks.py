@@ -40,9 +40,11 @@ class Lying:
         return replace(made, format=self.format)
 
 
-def lying_along_channels(cast: OperandCast, shape: Sequence[int], groups: int) -> Lying | None:
-    """How blocks along the channels of a group lie in [N, C, ...]: ``positions`` apart; ``None``: they do not fit."""
-    group = shape[1] // groups
+def lying_along_channels(cast: OperandCast, shape: Sequence[int], group: int) -> Lying | None:
+    """How blocks along the channels of a group lie in [N, C, ...]: ``positions`` apart; ``None``: they do not fit.
+
+    ``group`` is counted in the weight, whose sizes are numbers where a compiler knows those of ``shape`` as symbols.
+    """
     ended = ending_with(cast, group)
     if not _is_one_dimensional(ended) or group % ended.tile[1] != 0:
         return None

@@ -42,7 +42,8 @@ def along_channels(x: Tensor, cast: OperandCast | None, geometry: Geometry, cont
     if cast is None or cast.ignores_axis:
         made = cast_operand(x.reshape(x.shape[0], -1), cast, 1, context)
         return _made(made.carrier.reshape(x.shape), made)
-    lying = lying_along_channels(cast, x.shape, geometry.groups)
+    group = geometry.out_group if context.role == "grad_output" else geometry.in_group
+    lying = lying_along_channels(cast, x.shape, group)
     if lying is not None:
         made = lying.told(cast_operand(lying.matrix(x), lying.cast, lying.axis, context))
         return _made(made.carrier.reshape(x.shape), made)
@@ -153,7 +154,7 @@ def both_gradients(g_c: Tensor, geometry: Geometry, site: Site, drawn: Tensor) -
     if dgrad == wgrad and (dgrad is None or dgrad.ignores_axis):
         both = along_channels(g_c, dgrad, geometry, context)
         return both, both
-    lying_d = None if dgrad is None else lying_along_channels(dgrad, g_c.shape, geometry.groups)
+    lying_d = None if dgrad is None else lying_along_channels(dgrad, g_c.shape, geometry.out_group)
     lying_w = None if wgrad is None else lying_along_positions(wgrad, g_c.shape)
     if lying_d is not None and lying_w is not None and lying_w.axis == 1:
         # Rows of the matrix are channels: wgrad's blocks lie along them, dgrad's across.

@@ -13,6 +13,7 @@ from torch import nn
 from ._autograd import is_in_backward
 from ._class_swap import base_class, subclass_of
 from ._compute_mode import is_active
+from ._region import run_outermost
 from ._site import SITE, Site
 from ._site_products import SiteProducts
 from ._user_regions import is_left_to_torch, note_module
@@ -103,7 +104,10 @@ def converted_class(base: type[nn.Module]) -> type[nn.Module]:
             note_module(state, site.name)
             if is_left_to_torch(state):
                 return base.forward(self, *args, **kwargs)
-        elif site.name in state.left and is_in_backward():  # checkpointed by itself
+        elif not is_in_backward():  # called beside the model's own forward, by another method or from outside
+            alone = functools.partial(kind.forward, self, SiteProducts(site))
+            return run_outermost(state, site.name, alone, args, kwargs)
+        elif site.name in state.left:  # checkpointed by itself
             return base.forward(self, *args, **kwargs)
         before = state.enter_call(args, kwargs)
         try:

@@ -31,7 +31,7 @@ def run_in_region(module: nn.Module, forward: Callable[..., Any], args: tuple[An
     if state is None:
         return forward(module, *args, **kwargs)
     if not is_active(state):
-        return _run_outermost(module, state, forward, args, kwargs)
+        return run_outermost(state, module.__dict__[PATH], functools.partial(forward, module), args, kwargs)
     current, path = state.current, module.__dict__[PATH]
     note_module(state, path)
     repeats = state.enter_call(args, kwargs)
@@ -43,15 +43,15 @@ def run_in_region(module: nn.Module, forward: Callable[..., Any], args: tuple[An
         state.leave_call(repeats)
 
 
-def _run_outermost(
-    module: nn.Module,
-    state: ConversionState,
-    forward: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+def run_outermost(
+    state: ConversionState, path: str, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
+    """``forward(...)`` of the module at ``path`` in a region of its own: a pass, or the recomputation of one.
+
+    That is the model's root; or a part of the model that something else than its root's forward calls.
+    """
     current = state.current
-    current.running = module.__dict__[PATH]
+    current.running = path
     if is_in_backward():
         # Recomputation: checkpointing restored the autocast state and the forward pass drew its random bits.
         begin_pass(state, current.running, recomputes=True)
@@ -59,7 +59,7 @@ def _run_outermost(
         state.show_to_traces()
         try:
             with ComputeMode(state):
-                return forward(module, *args, **kwargs)
+                return forward(*args, **kwargs)
         finally:
             state.leave_call(repeats)
     _refuse_traced_recomputation(state, current.running)
@@ -75,7 +75,7 @@ def _run_outermost(
         state.show_to_traces()
         state.enter_call(args, kwargs)
         try:
-            outputs = forward(module, *args, **kwargs)
+            outputs = forward(*args, **kwargs)
         finally:
             state.end_pass()
     if not current.records:  # a training pass is followed by its backward pass, and by the next step
