@@ -19,7 +19,7 @@ from ._matching import Matched, match_rules
 from ._observer import GemmObserver, observing
 from ._operand_cast import OperandCasts
 from ._passing import new_random_state
-from ._refusals import refuse_unconvertible
+from ._refusals import refuse_no_model, refuse_unconvertible
 from ._region import PATH
 from ._resolve import emulation_note, kept_dtypes, notes_about, resolve
 from ._site import SITE, ConversionState
@@ -47,11 +47,13 @@ def convert(model: nn.Module, recipe: Recipe | str, *, seed: int = 0) -> Convers
         seed: of the stochastic casts.
 
     Raises:
+        TypeError: ``model`` is no module.
         ValueError: a model that is compiled, scripted, sharded or converted already; a rule without a layer.
 
     Warns:
         UserWarning: the model is on an accelerator that only emulates the recipe.
     """
+    refuse_no_model(model)
     refuse_unconvertible(model)
     recipe = resolve(recipe if isinstance(recipe, Recipe) else load_recipe(recipe), model)
     matched = match_rules(model, recipe)
