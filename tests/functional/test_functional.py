@@ -207,6 +207,32 @@ BAD: dict[str, tuple[Callable[[], Tensor], type[Exception], str]] = {
     "option": (lambda: mf.conv1d(X, X[:, :, None], precison="mxfp8"), TypeError, "functional.conv1d: got precison"),
     "rows": (lambda: mf.conv1d(X, torch.ones(2, 4, 3), precision="int8[row]"), ValueError, "functional.conv1d: fprop"),
     "shapes": (lambda: mf.matmul(X, X), RuntimeError, "shape"),
+    "complex": (lambda: mf.einsum("ij,kj", X, X.cfloat()), TypeError, "functional.einsum: got a weight of dtype comp"),
+    "third": (
+        lambda: mf.einsum("ij,kj,lj", X, X, X.int()),
+        TypeError,
+        "functional.einsum: got operand 3 of dtype int32",
+    ),
+    "sublists": (
+        lambda: mf.einsum(X, [0, 1], X, [2, 1]),  # pyright: ignore[reportArgumentType]
+        TypeError,
+        "functional.einsum: got a Tensor as the equation, expected a string",
+    ),
+    "list": (
+        lambda: mf.einsum("ij,kj", [X, X]),  # pyright: ignore[reportArgumentType]
+        TypeError,
+        "functional.einsum: got a list as operand 1, expected a torch.Tensor",
+    ),
+    "no tensor": (
+        lambda: mf.linear(X, [1.0]),  # pyright: ignore[reportArgumentType]
+        TypeError,
+        "functional.linear: got a list as operand 2",
+    ),
+    "a weight's hint": (
+        lambda: mf.linear(X, X.long()),
+        TypeError,
+        r"dtype int64, expected float32, bfloat16 or float16: give it floating values, such as t\.float",
+    ),
     "equation": (lambda: mf.einsum("ij,kj", X, X[0]), RuntimeError, "einsum"),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -283,6 +284,21 @@ def test_functions_refuse_as_layers_do(call: Callable[[Tensor], Tensor]) -> None
     (first,) = torch.autograd.grad(model(x).square().sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match=r"mixprec: .*second derivative"):
         first.sum().backward()
+
+
+def test_what_is_no_module_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"^convert: model is a function, expected a torch.nn.Module"):
+        convert(lambda x: x, "bf16")  # pyright: ignore[reportArgumentType, reportUnknownLambdaType]
+
+
+@pytest.mark.parametrize(
+    ("kind", "offer"),
+    [("Linaer", ": did you mean 'Linear'?"), ("conv2d", ": did you mean 'Conv2d'?"), ("Zebra", ";")],
+)
+def test_a_misspelled_type_is_offered_a_type(kind: str, offer: str) -> None:
+    rules = (Rule(match="*", type=kind, precision=LOW),)
+    with pytest.raises(ValueError, match=re.escape(f"no type is called '{kind}'{offer}")):
+        convert(nn.Sequential(nn.Linear(4, 4)), Recipe(name="r", rules=rules))
 
 
 # --- masks in fp16 -------------------------------------------------------------------------------------

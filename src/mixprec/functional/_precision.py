@@ -26,7 +26,7 @@ class Options(TypedDict, total=False):
     seed: int
 
 
-def products(name: str, like: Tensor, **options: Unpack[Options]) -> StandaloneProducts:
+def products(name: str, like: object, **options: Unpack[Options]) -> StandaloneProducts:
     """The products of one call.
 
     Args:
@@ -38,6 +38,8 @@ def products(name: str, like: Tensor, **options: Unpack[Options]) -> StandaloneP
         TypeError: an operand of another dtype, a precision that is none, an option that is none.
         ValueError: a text that is no cast, or another compute dtype.
     """
+    if not isinstance(like, Tensor):
+        raise TypeError(f"{name}: got a {type(like).__name__} as operand 1, expected a torch.Tensor")
     unknown = options.keys() - Options.__annotations__.keys()
     if unknown:
         raise TypeError(f"{name}: got {', '.join(sorted(unknown))}, expected {', '.join(Options.__annotations__)}")

@@ -116,8 +116,17 @@ def einsum(
         >>> einsum("ik,jk->ij", torch.tensor([[5.0]]), torch.tensor([[2.0]]), precision="mxfp4").item()
         8.0
     """
+    _refuse_no_equation(equation)
     if not operands:
         raise ValueError("functional.einsum: got no operands, expected one for each term of the equation")
     return products(
         "functional.einsum", operands[0], precision=precision, compute_dtype=compute_dtype, seed=seed
     ).einsum(equation, *operands)
+
+
+def _refuse_no_equation(equation: object) -> None:
+    if not isinstance(equation, str):
+        raise TypeError(
+            f"functional.einsum: got a {type(equation).__name__} as the equation, expected a string such as "
+            "'ij,jk->ik' before the operands; torch's form with lists of indices is not taken"
+        )

@@ -50,7 +50,7 @@ def addbmm(
 def _sum(state: ConversionState, input: Tensor, product: Tensor | None, beta: _Number, alpha: _Number) -> Tensor | None:
     """Added in fp32, rounded once; as in torch, ``beta = 0`` ignores even a NaN.
 
-    Under fp16 a constant (a mask of the lowest value, plus a negative score) leaves the sum in fp32, which holds it.
+    Under fp16 the sum of two tensors stays in fp32, which holds a mask of the lowest value plus a negative score.
     """
     if product is None or not is_castable(input):
         return None
@@ -59,5 +59,5 @@ def _sum(state: ConversionState, input: Tensor, product: Tensor | None, beta: _N
     if beta == 0:
         return y.to(dtype)
     y = y + input.to(dtype).float() * beta
-    is_mask = dtype == torch.float16 and input.dim() > 1 and not input.requires_grad
-    return y if is_mask else y.to(dtype)
+    is_wide = dtype == torch.float16 and input.dim() > 1 and not (state.residual_16bit and input.shape == y.shape)
+    return y if is_wide else y.to(dtype)

@@ -20,7 +20,7 @@ from ._observer import GemmObserver, observing
 from ._operand_cast import OperandCasts
 from ._parameter_dtypes import refuse_parameter_dtypes
 from ._passing import new_random_state
-from ._refusals import refuse_unconvertible
+from ._refusals import refuse_no_model, refuse_unconvertible
 from ._region import PATH
 from ._resolve import emulation_note, kept_dtypes, notes_about, resolve
 from ._site import SITE, ConversionState
@@ -48,12 +48,14 @@ def convert(model: nn.Module, recipe: Recipe | str, *, seed: int = 0) -> Convers
         seed: of the stochastic casts.
 
     Raises:
+        TypeError: ``model`` is no module.
         ValueError: a model that is compiled, scripted, sharded or converted already; a rule without a layer;
             a module of 16 bits (a norm, say) that would be given fp32.
 
     Warns:
         UserWarning: the model is on an accelerator that only emulates the recipe.
     """
+    refuse_no_model(model)
     refuse_unconvertible(model)
     recipe = resolve(recipe if isinstance(recipe, Recipe) else load_recipe(recipe), model)
     matched = match_rules(model, recipe)

@@ -76,9 +76,10 @@ def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, arguments: Convo
     refuse_convolution_casts(site.name, site.casts, tuple(weight.shape[2:]))
     batched = x.dim() == weight.dim()
     x = x if batched else x[None]
+    # No images: nothing to cast, and no block or scale to find.
     y: Any = (
         ConvolutionFunction.apply(x, weight, bias, arguments, site)
-        if site.casts.is_plain or arguments.transposed
+        if site.casts.is_plain or arguments.transposed or x.numel() == 0
         else CastConvolution.apply(x, weight, bias, arguments, site)
     )
     return y if batched else y[0]

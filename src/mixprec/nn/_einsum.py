@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._product_sites import is_castable, multiplied
+from ._product_sites import is_castable, multiplied, refuse_transformed
 from ._site import ConversionState, Site
 from ._telling import left_to_torch
 from ._weights import is_weight, side_of_weight
@@ -45,6 +45,7 @@ def einsum(state: ConversionState, args: tuple[Any, ...]) -> Tensor | None:
     tensors = [t for t in operands if isinstance(t, Tensor)]
     if not (tensors and is_castable(*tensors)) or not (state.is_16bit or state.functions):
         return None
+    refuse_transformed(state, *tensors)
     labelled = _labelled(equation, operands)
     if labelled is None:
         return None

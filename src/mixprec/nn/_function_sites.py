@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from torch import nn
+from torch.nn.utils.spectral_norm import SpectralNorm
 
 from ..specs import ACTIVATION_PRODUCTS, Layer, Recipe, Rule
 from ._class_swap import base_class
@@ -40,6 +41,8 @@ class FunctionSites:
     """
 
     second_is_weight = False
+    #: Modules whose weight torch's hook divides by its spectral norm, which it finds by products with vectors.
+    normed: tuple[nn.Module, ...] = ()
 
     def __init__(self) -> None:
         self._choices: dict[tuple[str, str], tuple[_Choice, ...]] = {}
@@ -96,6 +99,7 @@ def function_sites(
     sites, stream = FunctionSites(), first_stream
     if all(rule.precision is None for rule in recipe.rules):
         return sites, stream
+    sites.normed = tuple(module for module in model.modules() if _is_normed(module))
     modules = dict(model.named_modules())
     for path in paths:
         class_name = base_class(modules[path]).__name__ if path in modules else ""
@@ -110,6 +114,11 @@ def function_sites(
             sites.add(path, kind, list(zip(rules, made, strict=True)))
             stream += STREAMS_PER_SITE
     return sites, stream
+
+
+def _is_normed(module: nn.Module) -> bool:
+    hooks: Mapping[int, object] = module._forward_pre_hooks  # pyright: ignore[reportPrivateUsage]  # no public spelling
+    return any(isinstance(hook, SpectralNorm) for hook in hooks.values())
 
 
 def layer_at(path: str, kind: str, structure: Structure, features: tuple[int, ...] = ()) -> Layer:

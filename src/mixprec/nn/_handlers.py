@@ -14,7 +14,7 @@ from ..formats import round as round_scalar
 from ._dtype_plumbing import PLUMBING, Function, Handler, in_fp32, spelled
 from ._operand import FORMAT_OF_DTYPE
 from ._product_sites import is_castable
-from ._ranges import leaves_fp16, widened
+from ._ranges import leaves_fp16, sum_leaves_fp16, widened
 from ._recurrent import narrowed, recurrent, rounded
 from ._rules import decompositions, fp32_functions
 from ._site import ConversionState
@@ -82,8 +82,7 @@ def _addition(state: ConversionState, func: Function, args: tuple[Any, ...], kwa
             and min(a.dim(), b.dim())
         ):
             return func(a.to(state.compute_dtype), b.to(state.compute_dtype), **kwargs)
-        # An additive mask (a constant) of fp16's lowest value plus a score overflows in fp16: the row becomes -inf.
-        if a.dtype == b.dtype == torch.float16 and not (a.requires_grad and b.requires_grad):
+        if sum_leaves_fp16(a, b, residual_16bit=state.residual_16bit):
             return func(a.float(), b.float(), **kwargs)
     elif leaves_fp16(b if isinstance(a, Tensor) else a, a if isinstance(a, Tensor) else b):
         return func(widened(a), widened(b), **kwargs)

@@ -1,4 +1,4 @@
-"""Masks that are added to fp16 scores in place."""
+"""Tensors, such as masks, that are added to fp16 tensors in place."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ def in_place_sum(state: ConversionState, func: _Function, args: tuple[Any, ...],
     it.
     """
     x, other = args[0], kwargs["other"] if len(args) < 2 else args[1]
-    constant = leaves_fp16(other, x) or (isinstance(other, Tensor) and not (x.requires_grad and other.requires_grad))
-    if x.dtype != torch.float16 or not constant:
+    if x.dtype != torch.float16 or not (isinstance(other, Tensor) or leaves_fp16(other, x)):
         return func(*args, **kwargs)
     y = _OUT_OF_PLACE[func](x.float(), widened(other), **{k: v for k, v in kwargs.items() if k != "other"})
     beyond = (y.abs() > LARGEST_FP16) & y.isfinite()
-    if not torch.compiler.is_compiling() and bool(beyond.any()):
+    if not torch.compiler.is_compiling():
+        if not bool(beyond.any()):
+            return func(*args, **kwargs)
         if _become(x, y):
             return x
         if bool(beyond.all(-1).any()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -94,7 +95,8 @@ def _trusted_weight_gradient(
 def linear(x: Tensor, weight_NK: Tensor, bias_N: Tensor | None, site: Site) -> Tensor:
     """``LinearFunction`` for inputs of any number of dimensions."""
     refuse_transforms(site.name, x, weight_NK)
-    y_MN: Any = LinearFunction.apply(x.reshape(-1, x.shape[-1]), weight_NK, bias_N, site)
+    x_MK = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])  # where K is 0, -1 would stand for any number
+    y_MN: Any = LinearFunction.apply(x_MK, weight_NK, bias_N, site)
     return y_MN.reshape(*x.shape[:-1], weight_NK.shape[0])
 
 

@@ -141,6 +141,11 @@ def _unmatched(
 ) -> str:
     near = get_close_matches(rule.match.replace("*", ""), layers, n=3, cutoff=0.3) or list(layers)[:3]
     offer = f"the nearest are {', '.join(near)}" if near else "the model has none"
+    types = {kind.__name__ for kind in LAYER_TYPES} | set(FUNCTION_TYPES) | {layer.type for layer in layers.values()}
+    if rule.type is not None and rule.type not in types:
+        by_lower = {kind.lower(): kind for kind in sorted(types)}
+        alike = get_close_matches(rule.type.lower(), by_lower, n=1)
+        offer = f"no type is called {rule.type!r}" + (f": did you mean {by_lower[alike[0]]!r}?" if alike else "")
     if without is not None:
         offer = f"{without.path or 'the model'} is a {without.type}, which can have no casts; {offer}"
     kinds = sorted({kind.__name__ for kind in LAYER_TYPES})

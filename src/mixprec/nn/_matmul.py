@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -74,8 +75,9 @@ def matmul(
         return _as_they_are(a, b, site.state)
     a2, b2 = a[None] if a.dim() == 1 else a, b[:, None] if b.dim() == 1 else b
     batch = torch.broadcast_shapes(a2.shape[:-2], b2.shape[:-2])
-    a3 = a2.expand(*batch, *a2.shape[-2:]).reshape(-1, *a2.shape[-2:])
-    b3 = b2.expand(*batch, *b2.shape[-2:]).reshape(-1, *b2.shape[-2:])
+    count = math.prod(batch)  # of an empty matrix -1 would stand for any number
+    a3 = a2.expand(*batch, *a2.shape[-2:]).reshape(count, *a2.shape[-2:])
+    b3 = b2.expand(*batch, *b2.shape[-2:]).reshape(count, *b2.shape[-2:])
     product: Any = (
         BatchedProduct.apply(a3, b3, site.state, wide, has_weight)
         if site.casts.is_plain

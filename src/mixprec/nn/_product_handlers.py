@@ -16,7 +16,8 @@ from ._dtype_plumbing import Function, Handler, spelled
 from ._einsum import einsum
 from ._grouped import grouped_mm
 from ._linear import linear
-from ._product_sites import is_castable, multiplied, product
+from ._parameter_views import parameter_of
+from ._product_sites import is_castable, multiplied, product, refuse_transformed
 from ._site import ConversionState
 from ._telling import left_to_torch
 from ._weights import GATHERS, gathered, kind_of
@@ -56,9 +57,13 @@ def _matmul(state: ConversionState, func: Function, args: tuple[Any, ...], kwarg
 
 
 def _matrix_vector(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-    """``mv`` and ``addmv`` in the compute dtype: one vector is no GEMM (a spectral norm multiplies its weight so)."""
-    if not state.is_16bit:
-        return left_to_torch(state, func, args, kwargs)
+    """``mv`` and ``addmv`` as ``W @ x``; what torch's old hook finds a spectral norm with stays in fp32."""
+    normed = () if state.is_16bit or state.functions is None else state.functions.normed
+    if normed:
+        given = [parameter_of(t) for t in (*args, *kwargs.values()) if isinstance(t, Tensor)]
+        owned = [p for module in normed for p in module.parameters(recurse=False)]
+        if any(p is t for p in owned for t in given):
+            return left_to_torch(state, func, args, kwargs)
     return (_addmv if func in _ADDMV else _matmul)(state, func, args, kwargs)
 
 
@@ -93,6 +98,8 @@ def _chain(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs
 def _attention(state: ConversionState, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     q, k, v, arguments = _attention_arguments(*args, **kwargs)
     qk, pv = state.casts_of("qk"), state.casts_of("pv")
+    if is_castable(q, k, v):
+        refuse_transformed(state, q, k, v)
     if not is_castable(q, k, v) or (qk is None and pv is None and not state.is_16bit):
         return left_to_torch(state, func, args, kwargs)
     return attention(q, k, v, arguments, state, qk=qk, pv=pv)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from ._linear import linear
 from ._matmul import matmul
+from ._once import refuse_transforms
 from ._site import ConversionState, Site
 from ._weights import Side, kind_of, side_of_weight
 
@@ -20,6 +21,12 @@ def is_castable(*tensors: Tensor | None) -> bool:
     """
     kinds = (Tensor, nn.Parameter)
     return all(t is None or (type(t) in kinds and t.dtype in _CASTABLE) for t in tensors)
+
+
+def refuse_transformed(state: ConversionState, *tensors: Tensor) -> None:
+    """Refuse ``torch.func``'s transforms of what rules may be about: they hide which operand is a weight."""
+    if state.is_16bit or state.functions:
+        refuse_transforms("", *tensors)
 
 
 def site_of(state: ConversionState, a: Tensor, b: Tensor, side: Side) -> Site | None:
@@ -47,6 +54,7 @@ def product(state: ConversionState, a: Tensor, b: Tensor, *, wide: bool = False)
     """
     if not is_castable(a, b) or a.dim() == 0 or b.dim() == 0:
         return None
+    refuse_transformed(state, a, b)
     side = side_of_weight(state, a, b)
     site = site_of(state, a, b, side)
     if site is None and not state.is_16bit:

@@ -8,6 +8,15 @@ from torch.nn.modules.lazy import LazyModuleMixin
 _ORDER = "the order is: mixprec.convert (or prepare), then fully_shard or DDP, then the optimizer, then torch.compile"
 
 
+def refuse_no_model(model: object) -> None:
+    """Raise a ``TypeError`` for what is no module, such as a function."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(
+            f"convert: model is a {type(model).__name__}, expected a torch.nn.Module: convert the module whose layers "
+            "multiply; mixprec.functional has casts for code outside of one"
+        )
+
+
 def refuse_unconvertible(model: nn.Module, *, restoring: bool = False) -> None:
     """Raise a ``ValueError`` for a compiled, scripted, sharded or lazy model, or one that is converted already.
 

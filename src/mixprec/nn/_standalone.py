@@ -14,7 +14,6 @@ from ._compute_mode import active_state
 from ._convolution_arguments import ConvolutionGeometry
 from ._convolution_calls import convolve
 from ._device import native_compute, native_here
-from ._dtype_refusals import refuse_dtypes
 from ._einsum import einsum
 from ._function_sites import FunctionSites
 from ._linear import linear
@@ -22,6 +21,7 @@ from ._passing import new_random_state
 from ._product_sites import product
 from ._site import STREAMS_PER_SITE, ConversionState, Site
 from ._standalone_casts import Precision, casts_of_call
+from ._standalone_operands import refuse_operand_dtype, refuse_operands
 from ._weight_cache import Codes, WeightCache
 from ._workspace import Workspace
 
@@ -86,7 +86,7 @@ class StandaloneProducts:
         device: torch.device,
         dtype: torch.dtype,
     ) -> None:
-        refuse_dtypes(name, dtype, dtype)
+        refuse_operand_dtype(name, 1, dtype)
         if compute_dtype is not None and compute_dtype not in DTYPES:
             raise ValueError(f"{name}: compute_dtype is {compute_dtype!r}, expected one of {', '.join(DTYPES)} or None")
         casts = casts_of_call(name, precision)
@@ -106,27 +106,27 @@ class StandaloneProducts:
 
     def linear(self, x: Tensor, weight_NK: Tensor, bias_N: Tensor | None) -> Tensor:
         """``x @ weight.T + bias``."""
-        refuse_dtypes(self.name, x.dtype, weight_NK.dtype)
+        refuse_operands(self.name, x, weight_NK)
         return linear(x, weight_NK, bias_N, self.site)
 
     def matmul(self, a: Tensor, b: Tensor) -> Tensor:
         """``torch.matmul(a, b)``."""
-        refuse_dtypes(self.name, a.dtype, b.dtype)
+        refuse_operands(self.name, a, b)
         return self._made(product(self.state, a, b), lambda: torch.matmul(a, b))
 
     def einsum(self, *arguments: Any) -> Tensor:
-        """``torch.einsum``."""
+        """``torch.einsum``, its operands behind the equation."""
+        refuse_operands(self.name, *arguments[1:])
         return self._made(einsum(self.state, arguments), lambda: torch.einsum(*arguments))
 
     def convolution(self, x: Tensor, weight: Tensor, bias: Tensor | None, geometry: ConvolutionGeometry) -> Tensor:
         """``F.conv1d``, ``conv2d`` or ``conv3d``."""
-        refuse_dtypes(self.name, x.dtype, weight.dtype)
+        refuse_operands(self.name, x, weight)
         return convolve(self.site, x, weight, bias, *geometry)
 
     def attention(self, q: Tensor, k: Tensor, v: Tensor, arguments: AttentionArguments, pv: Precision) -> Tensor:
         """Attention: the scores' product in these casts, the second product in those of ``pv``."""
-        refuse_dtypes(self.name, q.dtype, k.dtype)
-        refuse_dtypes(self.name, q.dtype, v.dtype)
+        refuse_operands(self.name, q, k, v)
         second = replace(self.site, casts=casts_of_call(self.name, pv), stream=STREAMS_PER_SITE)
         qk, pv_site = (None if site.casts.is_plain else site for site in (self.site, second))
         return attention(q, k, v, arguments, self.state, qk=qk, pv=pv_site)
