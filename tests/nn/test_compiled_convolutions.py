@@ -41,7 +41,9 @@ def _step(model: nn.Module, run: nn.Module) -> list[Tensor]:
     return [y.detach(), x.grad, *(p.grad for p in model.parameters() if p.grad is not None)]
 
 
-@pytest.mark.parametrize("name", ["bf16", "fp8", "fp8-block", "mxfp8", "nvfp4", "int8"])
+@pytest.mark.parametrize(
+    "name", ["mxfp8", "nvfp4", *(pytest.param(n, marks=pytest.mark.slow) for n in ("bf16", "fp8", "fp8-block", "int8"))]
+)
 def test_a_traced_chain_has_the_bits_of_the_plain_loop(name: str) -> None:
     plain = _chain()
     traced = copy.deepcopy(plain)
