@@ -23,7 +23,7 @@ from ._convolution_operands import (
     weight_for_dgrad,
     weight_for_fprop,
 )
-from ._engines import multiply
+from ._engines import multiply, with_outer_scales
 from ._exact_product import exactly
 from ._linear import product_of
 from ._once import OnceFunction, once
@@ -60,7 +60,7 @@ class CastConvolution(OnceFunction):
             operands = (a.values.to(wide), b.values.to(wide), None)
             with told(state, ctx.where, "fprop", (a.format, b.format), "emulated"):
                 y = exactly(torch.ops.aten.convolution, *operands, *arguments.positional()).float()
-            y = layout.scaled_by(y, a.outer, layout.by_channel(b.outer, y))
+            y = with_outer_scales(y, a.outer, layout.by_channel(b.outer, y))
             if bias is not None:
                 y = y.add_(bias.to(dtype).float().reshape(1, -1, *(1,) * (y.dim() - 2)))
         ctx.site, ctx.arguments, ctx.geometry = site, arguments, geometry
@@ -121,7 +121,7 @@ def _both_gradients(ctx: Any, g_c: Tensor, kept: Kept, weight: Tensor, drawn: Te
     dtype = layout.wide_dtype(g.is_integer and x.is_integer, _ENDLESS)
     dx, dw = _gradients(ctx, "dgrad + wgrad", (g, w), (g.values, x.values, w.values), dtype)
     scales = layout.output_scales_of_weight(g.outer, geometry), layout.input_scales_of_weight(x.outer, geometry)
-    return layout.scaled_by(dx, g.outer, layout.by_channel(w.outer, dx)), layout.scaled_by(dw, *scales)
+    return with_outer_scales(dx, g.outer, layout.by_channel(w.outer, dx)), with_outer_scales(dw, *scales)
 
 
 def _input_gradient(ctx: Any, g: ChannelOperand, weight: Tensor, drawn: Tensor) -> Tensor:
@@ -132,7 +132,7 @@ def _input_gradient(ctx: Any, g: ChannelOperand, weight: Tensor, drawn: Tensor) 
     x = g.values.new_empty(list(ctx.shape)) if unread is None else unread
     dtype = layout.wide_dtype(g.is_integer and w.is_integer, geometry.out_group * geometry.taps)
     dx = _gradients(ctx, "dgrad", (g, w), (g.values, x, w.values), dtype)[0]
-    return layout.scaled_by(dx, g.outer, layout.by_channel(w.outer, dx))
+    return with_outer_scales(dx, g.outer, layout.by_channel(w.outer, dx))
 
 
 def _weight_gradient(ctx: Any, g: ChannelOperand, kept: Kept, weight: Tensor, drawn: Tensor) -> Tensor:
@@ -141,7 +141,7 @@ def _weight_gradient(ctx: Any, g: ChannelOperand, kept: Kept, weight: Tensor, dr
     dtype = layout.wide_dtype(g.is_integer and x.is_integer, g.values.numel() // max(g.values.shape[1], 1))
     dw = _gradients(ctx, "wgrad", (g, x), (g.values, x.values, weight), dtype)[1]
     scales = layout.output_scales_of_weight(g.outer, geometry), layout.input_scales_of_weight(x.outer, geometry)
-    return layout.scaled_by(dw, *scales)
+    return with_outer_scales(dw, *scales)
 
 
 def _gradients(

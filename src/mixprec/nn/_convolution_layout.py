@@ -132,15 +132,6 @@ def by_channel(scale: Tensor | None, like: Tensor) -> Tensor | None:
     return scale.reshape(1, -1, *(1,) * (like.dim() - 2))
 
 
-def scaled_by(y: Tensor, a: Tensor | None, b: Tensor | None) -> Tensor:
-    """``y`` times what is not ``None``, in place."""
-    if a is not None and b is not None and a.dim() == b.dim() == 0:
-        return y.mul_(a * b)  # one pass, as for matrices
-    for scale in (a, b):
-        y = y if scale is None else y.mul_(scale)
-    return y
-
-
 def input_scales_of_weight(scale: Tensor | None, geometry: Geometry) -> Tensor | None:
     """One scale for each input channel, in the shape that multiplies [K, C / G, ...]."""
     if scale is None or scale.dim() == 0:

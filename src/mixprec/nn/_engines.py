@@ -76,13 +76,14 @@ def multiply(a: Operand, b: Operand, product: Product, bias_N: Tensor | None = N
         y_MN = _wide_product(a.carrier, b.carrier, bias_N if fuses_bias else None, _sums(a, b, product))
     else:
         y_MN = special
-    y_MN = _with_outer_scales(y_MN, a.outer, b.outer)
+    y_MN = with_outer_scales(y_MN, a.outer, b.outer)
     if bias_N is not None and not fuses_bias:
         y_MN = y_MN.add_(bias_N.float())
     return _rounded_once(y_MN, product)
 
 
-def _with_outer_scales(y_MN: Tensor, a: Tensor | None, b: Tensor | None) -> Tensor:
+def with_outer_scales(y_MN: Tensor, a: Tensor | None, b: Tensor | None) -> Tensor:
+    """A product, or a convolution, times the scales of its operands that are not ``None``, in place."""
     if a is not None and b is not None and a.dim() == b.dim() == 0:
         return y_MN.mul_(a * b)  # one pass; only where both scales are near 2**-70 does their product lose digits
     for outer in (a, b):
