@@ -7,11 +7,11 @@ import pytest
 from mixprec.specs import OPERANDS, Layer, LayerPrecision, Recipe, Rule, recipe, recipe_names
 
 NAMES = (
-    *("auto", "fp32", "bf16", "fp16", "bf16-true"),
+    *("auto", "fp32", "bf16", "fp16", "bf16-true", "bf16-sr", "bf16-kahan", "bf16-split"),
     *("fp8", "fp8-delayed", "fp8-rowwise", "fp8-rowwise-gw-hp", "fp8-block", "mxfp8", "int8"),
     *("mxfp6", "mxfp4", "mxfp4-backward", "quartet", "nvfp4", "fp4-all-the-way"),
 )
-NARROW = NAMES[5:]
+NARROW = NAMES[8:]
 
 # The casts of fprop (input, weight), dgrad (grad_output, weight) and wgrad (grad_output, input).
 CASTS = {
@@ -108,7 +108,7 @@ def test_only_16_bit_recipes_have_rules_of_none(name: str):
     made = recipe(name)
     assert (made.rules == ()) == (name not in NARROW)
     assert made.compute_dtype == (
-        "fp16" if name == "fp16" else "bf16" if name in ("auto", "bf16", "bf16-true", "mxfp4-backward") else "fp32"
+        "fp16" if name == "fp16" else "bf16" if name.startswith(("auto", "bf16", "mxfp4-backward")) else "fp32"
     )
 
 
@@ -116,7 +116,8 @@ def test_16_bit_recipes():
     assert [name for name in NAMES if recipe(name).loss_scale.kind != "none"] == ["fp16"]
     assert recipe("fp16").loss_scale.kind == "dynamic"
     assert (recipe("bf16-true").weights, recipe("bf16-true").residual) == ("true", "compute")
-    assert [name for name in NAMES if recipe(name).weights == "true"] == ["bf16-true"]
+    kept = {name: recipe(name).weights for name in NAMES if recipe(name).weights != "master"}
+    assert kept == {"bf16-true": "true", "bf16-sr": "stochastic", "bf16-kahan": "kahan", "bf16-split": "split"}
 
 
 def test_nvfp4_keeps_the_last_blocks_wide():

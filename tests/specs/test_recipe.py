@@ -34,7 +34,7 @@ def test_senseless_loss_scales_are_refused(fields: dict[str, object], reason: st
         ({"name": ""}, "needs a name"),
         ({"compute_dtype": "bf15"}, "unknown compute dtype 'bf15'.*did you mean 'bf16'"),
         ({"residual": "bf16"}, "unknown residual"),
-        ({"weights": "kahan"}, "unknown way to keep weights"),
+        ({"weights": "kahn"}, "unknown way to keep weights"),
         ({"engine": "emulate"}, "did you mean 'emulated'"),
         ({"weights": "true"}, "expected bf16 or fp16"),
     ],

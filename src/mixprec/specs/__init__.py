@@ -7,9 +7,10 @@ from ._describe_recipe import RecipeDescription, describe_recipe
 from ._granularity import Granularity
 from ._layer import OPERANDS, LayerPrecision
 from ._loss_scale import LossScale
+from ._moments import MomentKind, Moments, parse_moments
 from ._parse import parse_cast
 from ._phase import Phase
-from ._recipe import Recipe
+from ._recipe import Recipe, Weights
 from ._recipes import RecipeOverrides, auto_recipe, load_recipe, recipe, recipe_names
 from ._rule import ACTIVATION_PRODUCTS, Layer, Rule
 
@@ -23,6 +24,8 @@ __all__ = [
     "Layer",
     "LayerPrecision",
     "LossScale",
+    "MomentKind",
+    "Moments",
     "Phase",
     "Recipe",
     "RecipeDescription",
@@ -30,11 +33,13 @@ __all__ = [
     "Rule",
     "ScaleRule",
     "Signs",
+    "Weights",
     "auto_recipe",
     "describe_recipe",
     "load_recipe",
     "parse_accumulator",
     "parse_cast",
+    "parse_moments",
     "recipe",
     "recipe_names",
 ]

@@ -10,6 +10,8 @@ from ._kinds import NUMBER, WHOLE, check_kinds
 
 LossScaleKind = Literal["none", "static", "dynamic"]
 
+_COUNTS = ("interval", "hysteresis", "alarm_after")
+
 
 @dataclass(frozen=True, kw_only=True)
 class LossScale:
@@ -24,13 +26,16 @@ class LossScale:
         interval: applied steps from one change to growth.
         maximum: the largest scale.
         minimum: the smallest scale; reaching it is an event.
+        hysteresis: how many steps that are not finite shrink the scale once; applied steps between do not count, growth
+            starts the count anew. 1: each one.
+        alarm_after: steps skipped in a row, whatever the kind, that raise an alarm.
 
     Raises:
         ValueError: an unknown kind, or numbers out of order.
         TypeError: what should be a number and is none.
 
     Source: Micikevicius et al., Mixed Precision Training, arXiv:1710.03740; the defaults are those of
-    ``torch.amp.GradScaler``.
+    ``torch.amp.GradScaler``; hysteresis as in Megatron-LM's dynamic scaler, which takes 2.
 
     Example:
         >>> LossScale(kind="dynamic").initial
@@ -44,22 +49,27 @@ class LossScale:
     interval: int = 2000
     maximum: float = 2.0**127
     minimum: float = 2.0**-24
+    hysteresis: int = 1
+    alarm_after: int = 20
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(LossScaleKind):
             raise unknown_name("loss scale", self.kind, get_args(LossScaleKind))
         numbers = dict.fromkeys(("initial", "growth", "backoff", "maximum", "minimum"), NUMBER)
-        check_kinds("loss scale", self, {**numbers, "interval": WHOLE})
+        check_kinds("loss scale", self, {**numbers, **dict.fromkeys(_COUNTS, WHOLE)})
         if not 0 < self.minimum <= self.initial <= self.maximum <= 2.0**127:
             raise ValueError(
                 f"loss scale has minimum={self.minimum}, initial={self.initial}, maximum={self.maximum}: "
                 "expected 0 < minimum <= initial <= maximum <= 2**127"
             )
-        if not (1 < self.growth < float("inf") and 0 < self.backoff < 1 and self.interval >= 1):
+        if not (1 < self.growth < float("inf") and 0 < self.backoff < 1):
             raise ValueError(
-                f"loss scale has growth={self.growth}, backoff={self.backoff}, interval={self.interval}: "
-                "expected growth above 1, backoff between 0 and 1, interval 1 or more"
+                f"loss scale has growth={self.growth}, backoff={self.backoff}: expected growth above 1, backoff "
+                "between 0 and 1"
             )
+        for name in _COUNTS:
+            if getattr(self, name) < 1:
+                raise ValueError(f"loss scale has {name}={getattr(self, name)}, expected {name} 1 or more")
 
 
 #: A recipe's loss scale where nothing was said of it; told apart from an equal one that was asked for by its identity.

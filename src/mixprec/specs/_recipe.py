@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, cast, get_args
 
 from ..formats import unknown_name
 from ._kinds import TEXT, WHOLE, check_kinds, check_text, tuple_of
 from ._loss_scale import NOT_SAID, LossScale
+from ._moments import Moments
 from ._phase import Phase, check_phases, phase_at
 from ._rule import Layer, Rule
 from ._rule_kinds import check_rules
 
 ComputeDtype = Literal["fp32", "bf16", "fp16"]
 Residual = Literal["fp32", "compute"]
-Weights = Literal["master", "true"]
+Weights = Literal["master", "true", "split", "stochastic", "kahan"]
 Engine = Literal["auto", "native", "emulated"]
 
 
@@ -30,8 +31,11 @@ class Recipe:
         residual: dtype of the residual stream: ``"fp32"``, which autocast gives, or ``"compute"``.
         loss_scale: how the loss is scaled. Left out it is dynamic (2^16, 2, 0.5, 2000) where the compute dtype is
             fp16, which loses small gradients without, else none; ``LossScale(kind="none")`` turns it off.
-        weights: ``"master"``: parameters keep their dtype, and one of 16 bits gets an fp32 master;
-            ``"true"``: 16-bit parameters without a master.
+        weights: how the optimizer's parameters are kept. ``"master"``: they keep their dtype, and one of 16 bits gets
+            an fp32 master. The others keep them in the compute dtype: ``"true"``: updates rounded to nearest;
+            ``"stochastic"``: rounded stochastically (bf16); ``"kahan"``: with a bf16 compensation of what rounding
+            lost (bf16); ``"split"``: an fp32 weight as its bf16 value and 16 remainder bits (bf16).
+        moments: how an optimizer of ``mixprec.optim`` keeps its moments.
         engine: ``"native"``: the device multiplies the format; ``"emulated"``: rounded operands in a wider
             product; ``"auto"``: native where it is faster.
         phases: later rules, each set from a step on; the last that has begun replaces ``rules``.
@@ -54,6 +58,7 @@ class Recipe:
     residual: Residual = "fp32"
     loss_scale: LossScale = NOT_SAID
     weights: Weights = "master"
+    moments: Moments = field(default_factory=Moments)
     engine: Engine = "auto"
     phases: tuple[Phase, ...] = ()
     reason: str = ""
@@ -74,11 +79,16 @@ class Recipe:
         if self.loss_scale is NOT_SAID and self.compute_dtype == "fp16":
             object.__setattr__(self, "loss_scale", LossScale(kind="dynamic"))  # frozen for everybody else
         self._check_parts()
-        if self.weights == "true" and self.compute_dtype == "fp32":
-            raise ValueError(
-                f"recipe '{self.name}' has weights='true' with compute_dtype='fp32': expected bf16 or fp16"
-            )
+        self._check_weights()
         check_phases(self.name, self.phases)
+
+    def _check_weights(self) -> None:
+        fitting = {"master": get_args(ComputeDtype), "true": ("bf16", "fp16")}.get(self.weights, ("bf16",))
+        if self.compute_dtype not in fitting:
+            raise ValueError(
+                f"recipe '{self.name}' has weights='{self.weights}' with compute_dtype='{self.compute_dtype}': "
+                f"expected {' or '.join(fitting)}"
+            )
 
     def _check_parts(self) -> None:
         check_kinds(f"recipe '{self.name}'", self, {"rules": tuple_of(Rule), "phases": tuple_of(Phase)})
@@ -87,6 +97,10 @@ class Recipe:
             raise TypeError(
                 f"recipe '{self.name}': loss_scale is {self.loss_scale!r}, expected a LossScale, e.g. "
                 "LossScale(kind='dynamic')"
+            )
+        if not isinstance(cast("object", self.moments), Moments):
+            raise TypeError(
+                f"recipe '{self.name}': moments is {self.moments!r}, expected Moments, e.g. Moments(kind='bf16')"
             )
 
     @property

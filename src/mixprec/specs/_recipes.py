@@ -12,6 +12,7 @@ from typing import Any, TypedDict, Unpack, cast
 from ..formats import unknown_name
 from . import _recipes_4bit, _recipes_8bit, _recipes_16bit
 from ._loss_scale import LossScale
+from ._moments import Moments
 from ._phase import Phase
 from ._recipe import ComputeDtype, Engine, Recipe, Weights, resolve_residual
 from ._rule import Rule
@@ -26,6 +27,7 @@ class RecipeOverrides(TypedDict, total=False):
     residual: str
     loss_scale: LossScale
     weights: Weights
+    moments: Moments
     engine: Engine
     phases: tuple[Phase, ...]
     reason: str
@@ -38,6 +40,9 @@ _RECIPES: Mapping[str, Callable[[], Recipe]] = MappingProxyType(
         "bf16": _recipes_16bit.bf16,
         "fp16": _recipes_16bit.fp16,
         "bf16-true": _recipes_16bit.bf16_true,
+        "bf16-sr": _recipes_16bit.bf16_sr,
+        "bf16-kahan": _recipes_16bit.bf16_kahan,
+        "bf16-split": _recipes_16bit.bf16_split,
         "fp8": _recipes_8bit.fp8,
         "fp8-delayed": _recipes_8bit.fp8_delayed,
         "fp8-rowwise": _recipes_8bit.fp8_rowwise,

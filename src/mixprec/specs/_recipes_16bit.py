@@ -46,6 +46,36 @@ def bf16_true() -> Recipe:
     return Recipe(name="bf16-true", compute_dtype="bf16", residual="compute", weights="true")
 
 
+def bf16_sr() -> Recipe:
+    """Everything in bf16, weights included; their updates are rounded stochastically.
+
+    Bytes: 2 per saved activation, 2 per weight.
+    Source: Zamirai et al., Revisiting BFloat16 Training, arXiv:2010.06192.
+    Found: fp32's accuracy within 0.2 %; the noise weighs more as the learning rate falls, where Kahan sums are better.
+    """
+    return Recipe(name="bf16-sr", compute_dtype="bf16", residual="compute", weights="stochastic")
+
+
+def bf16_kahan() -> Recipe:
+    """Everything in bf16, weights included; a bf16 compensation keeps what rounding their updates loses.
+
+    Bytes: 2 per saved activation, 4 per weight with its compensation.
+    Source: Zamirai et al., Revisiting BFloat16 Training, arXiv:2010.06192.
+    Found: fp32's accuracy within 0.2 %, slightly better than stochastic rounding.
+    """
+    return Recipe(name="bf16-kahan", compute_dtype="bf16", residual="compute", weights="kahan")
+
+
+def bf16_split() -> Recipe:
+    """Everything in bf16; an fp32 weight is kept as its bf16 value and the 16 bits that it lacks, exactly.
+
+    Bytes: 2 per saved activation, 4 per weight with its remainder.
+    Source: the split optimizer of Kalamkar et al., Optimizing Deep Learning Recommender Systems, arXiv:2005.04680.
+    Found: the updates of an fp32 master bit for bit, with 4 bytes in place of 6.
+    """
+    return Recipe(name="bf16-split", compute_dtype="bf16", residual="compute", weights="split")
+
+
 def auto_placeholder() -> Recipe:
     """What runs natively here: bf16, else fp16, else emulated bf16; decided for the model's device, with the reason.
 

@@ -13,6 +13,7 @@ from ..formats import unknown_name
 from ._accumulator import parse_accumulator
 from ._layer import OPERANDS, LayerPrecision
 from ._loss_scale import NOT_SAID, LossScale
+from ._moments import Moments
 from ._parse import parse_cast
 from ._phase import Phase
 from ._recipe import Recipe, resolve_residual
@@ -30,10 +31,11 @@ def dump_recipe(recipe: Recipe) -> str:
     for name in _STRINGS:
         if name != "reason" or recipe.reason:
             document.add(name, getattr(recipe, name))
-    loss_scale = tomlkit.table()
-    for name, value in _changed(recipe.loss_scale, LossScale()).items():
-        loss_scale.add(name, value)
-    document.add("loss_scale", loss_scale)
+    tables = {"loss_scale": _changed(recipe.loss_scale, LossScale())}
+    if recipe.moments != Moments():
+        tables["moments"] = _changed(recipe.moments, Moments())
+    for name, values in tables.items():
+        document.add(name, tomlkit.item(values))  # pyright: ignore[reportUnknownMemberType]
     rules, phases = [_rule_table(rule) for rule in recipe.rules], [_phase_table(phase) for phase in recipe.phases]
     for name, tables in (("rules", rules), ("phases", phases)):
         array = tomlkit.aot()
@@ -50,7 +52,7 @@ def parse_recipe(text: str) -> Recipe:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"the recipe is not TOML: {error}") from error
-    _check_keys("recipe", table, [*_STRINGS, "loss_scale", "rules", "phases"])
+    _check_keys("recipe", table, [*_STRINGS, "loss_scale", "moments", "rules", "phases"])
     strings = {name: _get(table, name, str, "recipe") for name in _STRINGS if name in table}
     if "name" not in strings:
         raise ValueError('the recipe has no name: add a line such as name = "mine"')
@@ -61,6 +63,7 @@ def parse_recipe(text: str) -> Recipe:
         rules=_parse_rules(table, "recipe", "rules"),
         phases=tuple(_parse_phase(phase, f"phases[{index}]") for index, phase in enumerate(phases)),
         loss_scale=_parse_loss_scale(_get(table, "loss_scale", dict, "recipe", {})),
+        moments=_parse_moments(_get(table, "moments", dict, "recipe", {})),
         **cast("Any", strings),
     )
 
@@ -165,7 +168,7 @@ def _parse_precision(value: Any, where: str) -> LayerPrecision | None:
 
 def _parse_loss_scale(table: dict[str, Any]) -> LossScale:
     _check_keys("loss_scale", table, [item.name for item in fields(LossScale)])
-    kinds: dict[str, type] = {"kind": str, "interval": int}
+    kinds: dict[str, type] = {"kind": str, "interval": int, "hysteresis": int, "alarm_after": int}
     values = {name: _get(table, name, kinds.get(name, float), "loss_scale") for name in table}
     if not values:
         return NOT_SAID
@@ -175,6 +178,14 @@ def _parse_loss_scale(table: dict[str, Any]) -> LossScale:
         )
     with _told_at("loss_scale"):
         return LossScale(**values)
+
+
+def _parse_moments(table: dict[str, Any]) -> Moments:
+    kinds: dict[str, type] = {"kind": str, "block": int, "expand": bool, "small": int}
+    _check_keys("moments", table, list(kinds))
+    values: dict[str, Any] = {name: _get(table, name, kinds[name], "moments") for name in table}
+    with _told_at("moments"):
+        return Moments(**values)
 
 
 @contextmanager

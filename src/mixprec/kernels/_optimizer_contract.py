@@ -1,0 +1,184 @@
+"""What a backend must do between the backward pass and the next forward: norms, updates, the keeping of state.
+
+As in `_contract`, the arithmetic is given here once and every backend equals `reference` bit for bit. Only + - * / of
+fp32 and fp64, integer and bit operations, compare and select, and square roots through fp64
+(``x.double().sqrt().float()``, which is IEEE's fp32 square root) are used; each operation rounds once, in the order
+written. Constants are computed in fp64 and rounded once to fp32 before they come here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+
+from ._contract import Draw
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+WeightKind = Literal["plain", "master", "split", "stochastic", "kahan"]
+MomentKind = Literal["fp32", "bf16", "e4m3", "dynamic"]
+
+
+@dataclass(frozen=True, eq=False)
+class StoredWeight:
+    """A weight as it lies in memory; ``weight`` is the model's own tensor.
+
+    ============== ============ ==================== =================================== ==============================
+    kind           weight       extra                fp32 value w                        storing w
+    ============== ============ ==================== =================================== ==============================
+    ``plain``      fp32, 16 bit none                 the weight, widened                 to nearest, ties to even
+    ``master``     16 bit       fp32, the value      extra                               extra = w; weight to nearest
+    ``split``      bf16         int16 remainder d    bits(weight) * 2^16 + d             weight to nearest, ties away
+                                                                                         from zero; d = the difference
+    ``stochastic`` bf16         none                 the weight, widened                 as `Backend.round` of "bf16 sr"
+    ``kahan``      bf16         bf16 compensation c  fp32(weight) + fp32(c)              weight to nearest; c =
+                                                                                         nearest bf16 of w - fp32(weight)
+    ============== ============ ==================== =================================== ==============================
+
+    A split weight of magnitude 2^128 - 2^119 and more reads as infinity in bf16 and is still exact as a pair; a NaN is
+    stored as 0x7fc0 with remainder 0.
+    """
+
+    kind: WeightKind
+    weight: Tensor
+    extra: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class StoredMoment:
+    """A moment as it lies in memory, in C order.
+
+    ``fp32`` and ``bf16`` (rounded to nearest, ties to even): ``values`` has the weight's shape. ``e4m3`` and
+    ``dynamic``: ``values`` are uint8 codes ``[n]``, ``scales`` fp32 ``[ceil(n / block)]``, and ``powers`` (``e4m3``
+    only) uint8 ``[ceil(n / block)]``. See `_optimizer_moments` of the reference for the codes' arithmetic.
+
+    Attributes:
+        kind: how it is kept.
+        values: the moment, or its codes.
+        scales: of 8-bit codes.
+        powers: of 8-bit codes under range expansion: 0: |x|^(1/2); 1: |x|; 2: |x|^2; 3: |x|^4.
+        block: consecutive elements that share a scale.
+        expand: whether a block chooses its power; otherwise it is 1 (|x|).
+        is_signed: whether it has negative numbers; a second moment has none.
+    """
+
+    kind: MomentKind
+    values: Tensor
+    scales: Tensor | None = None
+    powers: Tensor | None = None
+    block: int = 256
+    expand: bool = True
+    is_signed: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Slot:
+    """What one parameter brings to an update.
+
+    Attributes:
+        gradient: fp32, bf16 or fp16, of the weight's shape, any strides.
+        weight: changed in place.
+        moments: of the rule, in its order; changed in place.
+        draw: of stochastic rounding.
+    """
+
+    gradient: Tensor
+    weight: StoredWeight
+    moments: tuple[StoredMoment, ...]
+    draw: Draw = Draw()
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdamWRule:
+    """One step of AdamW for parameters that have taken equally many; all values are exact in fp32.
+
+    ``g = grad * factor``; ``w = w * decay``; ``m = beta1 * m + alpha1 * g``; ``v = beta2 * v + alpha2 * (g * g)``;
+    ``w = w - rate * (m / (sqrt(v) * correction + eps))``.
+
+    Attributes:
+        factor: what the gradients are multiplied by: 1 / loss scale, times the clip coefficient; negated to maximize.
+        decay: 1 - lr * weight_decay.
+        beta1: of the first moment; ``alpha1`` is 1 - beta1.
+        alpha1: see there.
+        beta2: of the second moment; ``alpha2`` is 1 - beta2.
+        alpha2: see there.
+        rate: lr / (1 - beta1^step).
+        correction: 1 / sqrt(1 - beta2^step).
+        eps: added to the root.
+    """
+
+    factor: float
+    decay: float
+    beta1: float
+    alpha1: float
+    beta2: float
+    alpha2: float
+    rate: float
+    correction: float
+    eps: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SGDRule:
+    """One step of SGD; without momentum a slot has no moment.
+
+    ``g = grad * factor``; ``g = g + weight_decay * w`` (unless that is 0); with momentum:
+    ``b = momentum * b + alpha * g``, at the first step ``b = g``; ``g = g + momentum * b`` (nesterov) or ``b``;
+    ``w = w - lr * g``.
+
+    Attributes:
+        factor: as of AdamW.
+        weight_decay: coefficient of the L2 term.
+        momentum: 0: none.
+        alpha: 1 - dampening.
+        nesterov: whether the update looks ahead.
+        is_first: whether the moment is the gradient itself.
+        lr: learning rate.
+    """
+
+    factor: float
+    weight_decay: float
+    momentum: float
+    alpha: float
+    nesterov: bool
+    is_first: bool
+    lr: float
+
+
+Rule = AdamWRule | SGDRule
+
+
+@runtime_checkable
+class OptimizerBackend(Protocol):
+    """The part of a backend that steps. Tensors are contiguous but for gradients; results are written in place."""
+
+    def gradient_squares(self, gradients: Sequence[Tensor]) -> Tensor:
+        """Sum of squares of each gradient, fp64 ``[len(gradients)]`` on their device.
+
+        Squares of the widened elements in fp64; chunks of 1,024 elements in C order, the last padded with zeros, are
+        summed by halving (``a[:h] + a[h:]``), the chunks' results by the same tree again. Infinite or NaN if and only
+        if an element is: no sum of fp32 squares overflows.
+        """
+        ...
+
+    def optimizer_step(self, slots: Sequence[Slot], rule: Rule) -> None:
+        """Update every slot's weight and moments in one pass over each."""
+        ...
+
+    def load_weight(self, stored: StoredWeight) -> Tensor:
+        """The fp32 value of a weight, fresh, of its shape."""
+        ...
+
+    def store_weight(self, stored: StoredWeight, value: Tensor, draw: Draw) -> None:
+        """Keep an fp32 value."""
+        ...
+
+    def load_moment(self, stored: StoredMoment) -> Tensor:
+        """The fp32 values of a moment, fresh: of the weight's shape, or ``[n]`` of 8-bit codes."""
+        ...
+
+    def store_moment(self, stored: StoredMoment, value: Tensor) -> None:
+        """Keep fp32 values."""
+        ...
