@@ -9,7 +9,7 @@ written. Constants are computed in fp64 and rounded once to fp32 before they com
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from ._contract import Draw
@@ -25,17 +25,15 @@ MomentKind = Literal["fp32", "bf16", "e4m3", "dynamic"]
 class StoredWeight:
     """A weight as it lies in memory; ``weight`` is the model's own tensor.
 
-    ============== ============ ==================== =================================== ==============================
-    kind           weight       extra                fp32 value w                        storing w
-    ============== ============ ==================== =================================== ==============================
-    ``plain``      fp32, 16 bit none                 the weight, widened                 to nearest, ties to even
-    ``master``     16 bit       fp32, the value      extra                               extra = w; weight to nearest
-    ``split``      bf16         int16 remainder d    bits(weight) * 2^16 + d             weight to nearest, ties away
-                                                                                         from zero; d = the difference
-    ``stochastic`` bf16         none                 the weight, widened                 as `Backend.round` of "bf16 sr"
-    ``kahan``      bf16         bf16 compensation c  fp32(weight) + fp32(c)              weight to nearest; c =
-                                                                                         nearest bf16 of w - fp32(weight)
-    ============== ============ ==================== =================================== ==============================
+    Kinds, their fp32 value w, and how w is stored:
+
+    - ``plain``: ``weight`` is fp32, bf16 or fp16; w is it, widened; stored to nearest, ties to even.
+    - ``master``: ``weight`` has 16 bits; w is ``extra`` (fp32); ``extra = w``, ``weight`` to nearest, ties to even.
+    - ``split``: ``weight`` is bf16, ``extra`` an int16 remainder d; the bits of w are ``bits(weight) * 2^16 + d``;
+      stored: ``weight`` to nearest, ties away from zero, d the difference.
+    - ``stochastic``: ``weight`` is bf16; w is it, widened; stored as `Backend.round` of the cast ``bf16 sr``.
+    - ``kahan``: ``weight`` and ``extra`` (the compensation) are bf16; ``w = fp32(fp32(weight) + fp32(extra))``; stored:
+      ``weight`` to nearest even, ``extra`` the nearest even bf16 of ``fp32(w - fp32(weight))``.
 
     A split weight of magnitude 2^128 - 2^119 and more reads as infinity in bf16 and is still exact as a pair; a NaN is
     stored as 0x7fc0 with remainder 0.
@@ -87,7 +85,7 @@ class Slot:
     gradient: Tensor
     weight: StoredWeight
     moments: tuple[StoredMoment, ...]
-    draw: Draw = Draw()
+    draw: Draw = field(default_factory=Draw)
 
 
 @dataclass(frozen=True, kw_only=True)
