@@ -55,7 +55,8 @@ def total_squares(gradients: Sequence[Tensor], squares: Sequence[float]) -> floa
         >>> total_squares([torch.ones(2), torch.ones(1)], [2.0, 1.0])
         3.0
     """
-    total, parts = 0.0, dict[tuple[DeviceMesh, tuple[int, ...]], list[float]]()
+    total = 0.0
+    parts: dict[tuple[DeviceMesh, tuple[int, ...]], list[float]] = {}
     for gradient, square in zip(gradients, squares, strict=True):
         if is_sharded(gradient):
             key = (gradient.device_mesh, _sharded_dimensions(gradient))
