@@ -27,19 +27,6 @@ GRADIENTS = (torch.float32, torch.bfloat16, torch.float16)
 SIZES = (0, 1, 7, 127, 1023, 1024, 1025, 5000)
 INF, NAN = float("inf"), float("nan")
 SPECIAL = (0.0, -0.0, 1e-45, -1e-40, 1.17549435e-38, 3.4e38, -3.4e38, 1e19, 1e-20, INF, -INF, NAN)
-    0.0,
-    -0.0,
-    1e-45,
-    -1e-40,
-    1.17549435e-38,
-    3.4e38,
-    -3.4e38,
-    1e19,
-    1e-20,
-    float("inf"),
-    -float("inf"),
-    float("nan"),
-)
 
 
 @pytest.fixture(params=level_names())
