@@ -8,7 +8,8 @@ tensor may be short):
    so that the whole block is read as NaN.
 2. ``scale = max(amax, 2^-100)``. The floor keeps every number times a scale above 0; blocks below it lose range.
 3. ``u = |x| * (1 / scale)``: two operations.
-4. The code, by kind; without a sign (``is_signed`` false) x counts as ``|x|``.
+4. The code, by kind. Without a sign (``is_signed`` false; a second moment) x counts as ``|x|``, and its rounding is by
+   chance, see below. With a sign it is to nearest.
 
 ``e4m3``: the block's power p is one of 1/2, 1, 2, 4 (stored as 0, 1, 2, 3). ``range`` is the exponent field of
 ``scale`` less that of the smallest nonzero magnitude (0 if there is none; a subnormal's field is 0). With ``expand`` p
@@ -17,20 +18,29 @@ Without ``expand`` p is 1 with a sign, 1/2 without: of a second moment the root 
 by, and whose range is half as wide. Then::
 
     y = sqrt(u) (through fp64) | u | u * u | (u * u) * (u * u)
-    code = nearest(y * top), ties to even, at most that of top; with a sign, bit 7 is x's sign (of zero too)
+    z = min(y * top, top), rounded; with a sign, bit 7 of the code is x's sign (of zero too)
 
-on E4M3 (4 exponent bits of bias 7, 3 mantissa bits, ``top`` 448; code 0x7f, E4M3's NaN, is not used) with a sign, and
-on E4M4 (the sign's bit is a fourth mantissa bit, all 256 codes are numbers, ``top`` 496) without. The number of a code
-of magnitude z is ``z / top``, its square (p = 1/2), its root (p = 2) or the root of its root (p = 4), computed in fp64,
-each operation rounded once, and rounded to fp32. The largest magnitude of a block is coded as 1: it comes back exactly.
+With a sign z is rounded to E4M3 (4 exponent bits of bias 7, 3 mantissa bits, ``top`` 448; its NaN, 0x7f, is not used),
+ties to even, and the largest magnitude of a block comes back exactly. Without one it is rounded to E4M4 (the sign's bit
+is a fourth mantissa bit, all 256 codes are numbers, ``top`` 496). The number of a code of magnitude z is ``z / top``,
+its square (p = 1/2), its root (p = 2) or the root of its root (p = 4), computed in fp64, each operation rounded once,
+and rounded to fp32.
 
-``dynamic``: the numbers are those of `dynamic_numbers`, the code is the place in their ascending list. u goes to number
-j of those that are not negative, where j is the count of thresholds at or below u, and threshold i is
-``(number_i + number_(i+1)) / 2`` in fp64, rounded to fp32 (so a tie goes to the larger). A negative x takes the number
-``-number_j``; the map has no -1, and the last before it serves. -0 counts as 0.
+``dynamic``: the numbers are those of `dynamic_numbers` in fp32, the code is the place in their ascending list. With a
+sign u goes to number j of those that are not negative, where j is the count of thresholds at or below u, and threshold
+i is ``(number_i + number_(i+1)) / 2`` in fp64, rounded to fp32 (so a tie goes to the larger). A negative x takes the
+number ``-number_j``; the map has no -1, and the last before it serves. -0 counts as 0.
 
 5. Without a sign, a nonzero x never takes the code of 0 but the smallest other one (code 1): a second moment that
    vanished under a first one that did not would divide it by eps alone.
+
+**By chance.** A second moment changes by a thousandth in a step, a code by a thirtieth: to nearest it would stay where
+it is for good, and move with its block's scale instead. So u between two numbers goes to the larger with the
+probability of where it lies between them. The random bits are the low bits of x itself, mixed with its place j in the
+block: ``word = (bits(|x|) + j * 0x9e3779b9) * 0x85ebca6b mod 2^32``. No state is kept, and equal inputs give equal
+codes. The larger one is taken if ``word < floor(2^32 * fraction)``, where the fraction is that of z between its two
+neighbours in E4M4, exactly, and in the dynamic map ``min((u - number_j) * inverse_j, 1 - 2^-24)``, with number_j the
+last at or below u but the 255th at most, and ``inverse_j = 1 / (number_(j+1) - number_j)`` in fp64, rounded to fp32.
 
 Source: Dettmers et al., 8-bit Optimizers via Block-wise Quantization, arXiv:2110.02861 (blocks, the dynamic map); Xi et
 al., COAT, arXiv:2410.19313 (powers that fit a block's range to E4M3's).
@@ -47,9 +57,10 @@ from torch import Tensor
 
 CodeKind = Literal["e4m3", "dynamic"]
 
-LEAST_SCALE = 2.0**-100
+_LEAST_SCALE = 2.0**-100
 _MIN_EXPONENT = -6
 _DECADES = 7
+_WORD = 0xFFFFFFFF
 _ROOT, _PLAIN = 0, 1  # stored powers
 
 
@@ -66,7 +77,7 @@ def encode(
         is_signed: whether there are negative numbers.
 
     Returns:
-        uint8 ``[n]``, fp32 ``[ceil(n / block)]``, and uint8 ``[ceil(n / block)]`` (``None`` if no power is chosen).
+        uint8 ``[n]``, fp32 ``[ceil(n / block)]``, and uint8 ``[ceil(n / block)]`` (``dynamic``: ``None``).
 
     Example:
         >>> codes, scales, powers = encode(torch.tensor([1.0, -2.0, 0.0]), 256, "e4m3", True, True)
@@ -79,18 +90,17 @@ def encode(
     magnitude = x.view(torch.int32) & 0x7FFFFFFF
     finite = (magnitude < 0x7F800000).all(1, keepdim=True)
     x, magnitude = torch.where(finite, x, 0.0), torch.where(finite, magnitude, 0)
-    scale = magnitude.amax(1, keepdim=True).view(torch.float32).clamp(min=LEAST_SCALE)
+    scale = magnitude.amax(1, keepdim=True).view(torch.float32).clamp(min=_LEAST_SCALE)
     u = magnitude.view(torch.float32) * (torch.ones_like(scale) / scale)
-    powers = None
-    if kind == "dynamic":
-        codes = _dynamic_codes(u, x < 0, is_signed)
+    powers = _powers(magnitude, scale, expand, is_signed) if kind == "e4m3" else None
+    if is_signed:
+        codes = _dynamic_codes(u, x < 0) if powers is None else _float_codes(u, x, powers)
     else:
-        powers = _powers(magnitude, scale, expand, is_signed)
-        codes = _float_codes(u, x, powers, is_signed)
-    if not is_signed:
+        words = _words(magnitude)
+        codes = _unsigned_dynamic_codes(u, words) if powers is None else _unsigned_float_codes(u, powers, words)
         codes = torch.where((magnitude > 0) & (codes == 0), 1, codes)
     scales = torch.where(finite, scale, math.nan).flatten()
-    kept = powers.flatten().to(torch.uint8) if powers is not None and expand else None
+    kept = None if powers is None else powers.flatten().to(torch.uint8)
     return codes.flatten()[: values.numel()].to(torch.uint8), scales, kept
 
 
@@ -100,17 +110,13 @@ def decode(codes: Tensor, scales: Tensor, powers: Tensor | None, block: int, kin
     Args:
         codes: uint8 ``[n]``.
         scales: fp32 ``[ceil(n / block)]``.
-        powers: uint8 ``[ceil(n / block)]``, or ``None`` where they were not chosen.
+        powers: uint8 ``[ceil(n / block)]``, or ``None``.
         block: as of `encode`.
         kind: as of `encode`.
         is_signed: as of `encode`.
     """
     numbers = torch.tensor(numbers_of(kind, is_signed), dtype=torch.float32, device=codes.device)
-    if powers is None:
-        row = 0 if kind == "dynamic" else _fixed_power(is_signed)
-        rows = torch.full_like(scales, row, dtype=torch.int64)
-    else:
-        rows = powers.long()
+    rows = torch.zeros_like(scales, dtype=torch.int64) if powers is None else powers.long()
     each = torch.arange(codes.numel(), device=codes.device) // block
     return numbers[rows[each], codes.long()] * scales[each]
 
@@ -184,8 +190,14 @@ def _powers(magnitude: Tensor, scale: Tensor, expand: bool, is_signed: bool) -> 
     return (spread <= limit).int() + (2 * spread <= limit).int() + (4 * spread <= limit).int()
 
 
-def _float_codes(u: Tensor, x: Tensor, powers: Tensor, is_signed: bool) -> Tensor:
-    """E4M3 (with a sign) or E4M4, int32."""
+def _words(magnitude: Tensor) -> Tensor:
+    """32 random bits of each element, int64 ``[blocks, block]``."""
+    place = torch.arange(magnitude.shape[1], device=magnitude.device)
+    return (((magnitude + place * 0x9E3779B9) & _WORD) * 0x85EBCA6B) & _WORD
+
+
+def _raised(u: Tensor, powers: Tensor, is_signed: bool) -> tuple[Tensor, Tensor]:
+    """How many spacings z is, of those where it lies (fp64), and what its exponent adds to the code (int32)."""
     square = u * u
     root = u.double().sqrt().float()
     y = torch.where(powers == 0, root, torch.where(powers == 1, u, torch.where(powers == 2, square, square * square)))
@@ -194,18 +206,37 @@ def _float_codes(u: Tensor, x: Tensor, powers: Tensor, is_signed: bool) -> Tenso
     # Exponents and spacings of fp64 are exact; below the smallest normal number the spacing stays.
     exponent = ((z.view(torch.int64) >> 52) - 1023).clamp(min=_MIN_EXPONENT)
     spacing = ((exponent - mantissa_bits + 1023) << 52).view(torch.float64)
-    steps = (z / spacing).round().int()  # to even; a carry into the next binade has the right code
-    codes = steps + ((exponent.int() - _MIN_EXPONENT) << mantissa_bits)
+    return z / spacing, (exponent.int() - _MIN_EXPONENT) << mantissa_bits
+
+
+def _float_codes(u: Tensor, x: Tensor, powers: Tensor) -> Tensor:
+    """E4M3, int32."""
+    steps, first = _raised(u, powers, True)
     sign = (x.view(torch.int32) >> 24) & 0x80
-    return codes | sign if is_signed else codes
+    return (steps.round().int() + first) | sign  # to even; a carry into the next binade has the right code
 
 
-def _dynamic_codes(u: Tensor, negative: Tensor, is_signed: bool) -> Tensor:
-    """Places in the dynamic map, int32."""
-    numbers = torch.tensor([x for x in dynamic_numbers(is_signed) if x >= 0], dtype=torch.float32, device=u.device)
+def _unsigned_float_codes(u: Tensor, powers: Tensor, words: Tensor) -> Tensor:
+    """E4M4, int32."""
+    steps, first = _raised(u, powers, False)
+    below = steps.floor()
+    return below.int() + first + (words < ((steps - below) * 2.0**32).long()).int()
+
+
+def _dynamic_codes(u: Tensor, negative: Tensor) -> Tensor:
+    """Places in the signed dynamic map, int32."""
+    numbers = torch.tensor([x for x in dynamic_numbers(True) if x >= 0], dtype=torch.float32, device=u.device)
     thresholds = ((numbers[:-1].double() + numbers[1:].double()) * 0.5).float()
     place = torch.bucketize(u.contiguous(), thresholds, right=True).int()
-    if not is_signed:
-        return place
     zero = 256 - len(numbers)
     return torch.where(negative, zero - place.clamp(max=zero), zero + place)
+
+
+def _unsigned_dynamic_codes(u: Tensor, words: Tensor) -> Tensor:
+    """Places in the dynamic map without a sign, int32."""
+    numbers = torch.tensor(dynamic_numbers(False), dtype=torch.float32, device=u.device)
+    gaps = numbers[1:].double() - numbers[:-1].double()
+    inverse = (torch.ones_like(gaps) / gaps).float()
+    below = (torch.bucketize(u.contiguous(), numbers, right=True) - 1).clamp(max=254)
+    fraction = ((u - numbers[below]) * inverse[below]).clamp(max=1.0 - 2.0**-24)
+    return (below + (words < (fraction.double() * 2.0**32).long())).int()
