@@ -205,8 +205,9 @@ class KernelOptimizer(Optimizer, ABC):
             if grad is not None and (grad.layout != torch.strided or grad.dtype not in _PARAMETERS):
                 raise ValueError(
                     f"mixprec.optim.{type(self).__name__}: a parameter of shape {list(param.shape)} has a gradient of "
-                    f"{grad.layout} and {grad.dtype}, expected a dense one of 16 or 32 bits: use torch.optim.SparseAdam "
-                    "or torch.optim.SGD for embeddings with sparse gradients, torch's optimizers for fp64"
+                    f"{grad.layout} and {grad.dtype}, expected a dense one of 16 or 32 bits: use "
+                    "torch.optim.SparseAdam or torch.optim.SGD for embeddings with sparse gradients, torch's optimizers "
+                    "for fp64"
                 )
 
 
