@@ -56,13 +56,12 @@ class Layout:
 
     def weight(self, param: Tensor, state: MutableMapping[str, Any]) -> StoredWeight:
         """The weight as it lies in memory; what lies beside it is made where it is missing."""
-        weight = param.detach()
         if self.kind not in EXTRAS:
-            return StoredWeight(self.kind, weight)
+            return StoredWeight(self.kind, param)
         name = EXTRAS[self.kind][0]
         if name not in state:
-            state[name] = begin(self.kind, weight).extra
-        return StoredWeight(self.kind, weight, state[name])
+            state[name] = begin(self.kind, param).extra
+        return StoredWeight(self.kind, param, state[name])
 
     def moment(self, name: MomentName, param: Tensor, state: MutableMapping[str, Any]) -> StoredMoment:
         """A moment as it lies in memory; zeros are made where it is missing."""

@@ -14,7 +14,6 @@ from ..specs import MomentKind, Moments, Weights
 from ._layout import Layout, MomentName, moments_of, normal_moments
 from ._stored import EXTRAS, weight_kind
 
-
 _SAID: Mapping[WeightKind, str] = {
     "plain": "they are",
     "master": "fp32 masters",
@@ -107,11 +106,12 @@ def _copied(name: str, value: Any, param: Tensor) -> Any:
 
 
 def _kind(param: Tensor, tensors: Mapping[str, Any], group: Mapping[str, Any]) -> WeightKind:
-    found = [kind for kind, (name, _) in EXTRAS.items() if name in tensors]
+    found: list[WeightKind] = [kind for kind, (name, _) in EXTRAS.items() if name in tensors]
     if found:
         return found[0]
-    is_stochastic = weight_kind(cast("Weights", group.get("weights", "true")), param) == "stochastic"
-    return "stochastic" if is_stochastic else "plain"
+    if weight_kind(cast("Weights", group.get("weights", "true")), param) == "stochastic":
+        return "stochastic"
+    return "plain"
 
 
 def _moments(tensors: Mapping[str, Any], group: Mapping[str, Any], names: tuple[MomentName, ...]) -> Moments | None:
