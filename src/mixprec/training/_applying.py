@@ -69,6 +69,7 @@ class Applier:
         if self.watch is not None:
             self.watch.before_step(_moving(verdict, stepping))
         for kept in stepping.values():
+            kept.applied = step  # stochastic roundings draw by it
             kept.apply(factor)
         self.conversion.commit_step()
         self.statistics.forget()

@@ -111,8 +111,8 @@ def prepare(
     kept: dict[str, KeptWeights] = {}
     try:
         folder = None if run is None else RunFolder(run, chosen, seed)
-        for name, one in optimizers.items():
-            kept[name] = keep_weights(one, chosen.weights, moments=chosen.moments, seed=seed)
+        for place, (name, one) in enumerate(optimizers.items()):
+            kept[name] = keep_weights(one, chosen.weights, moments=chosen.moments, seed=seed ^ place)
         settings = Settings(
             clip_norm=clip_norm, folder=folder, total_steps=total_steps, schedules=schedules, ranks=ranks
         )
