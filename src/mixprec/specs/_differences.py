@@ -8,10 +8,14 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from ._layer import OPERANDS, LayerPrecision
+from ._loss_scale import LossScale
+from ._moments import Moments
 from ._recipe import Recipe
 from ._rule import Rule
 
 _LABELS = ("name", "reason")
+# What is told by its fields; the rest has a form of one line.
+_IN_PARTS = (LossScale, Moments, Rule, LayerPrecision)
 
 
 def recipe_differences(a: Recipe, b: Recipe) -> tuple[str, ...]:
@@ -52,29 +56,27 @@ def _values(before: Any, after: Any, where: str) -> Iterator[str]:
     """The fields that differ; of two precisions, the operands."""
     if before == after:
         return
-    if isinstance(before, LayerPrecision) and isinstance(after, LayerPrecision):
+    if isinstance(before, LayerPrecision) and isinstance(after, LayerPrecision) and not _are_uniform(before, after):
         for name in (*OPERANDS, "accumulator"):
             yield from _values(getattr(before, name), getattr(after, name), f"{where}.{name}")
-    elif is_dataclass(before) and type(before) is type(after) and not _is_written_short(before):
+    elif is_dataclass(before) and type(before) is type(after) and isinstance(before, _IN_PARTS):
         for item in fields(before):
             yield from _values(getattr(before, item.name), getattr(after, item.name), f"{where}.{item.name}")
     else:
-        yield f"{where}: {_text(before)} -> {_text(after)}"
+        is_cast = where.split(".")[-1] in (*OPERANDS, "precision")
+        yield f"{where}: {_text(before, is_cast)} -> {_text(after, is_cast)}"
 
 
 def _rules(before: Sequence[Rule], after: Sequence[Rule], where: str) -> Iterator[str]:
-    # A rule holds casts that are no keys of a dictionary's speed, but it is frozen: equal ones hash alike.
     blocks = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
     for what, start, end, new_start, new_end in blocks:
-        if what == "equal":
-            continue
-        paired = min(end - start, new_end - new_start)
-        for i in range(paired):
-            yield from _values(before[start + i], after[new_start + i], f"{where}[{new_start + i}]")
-        for i in range(start + paired, end):
-            yield f"{where}[{i}]: gone: {_rule_text(before[i])}"
-        for i in range(new_start + paired, new_end):
-            yield f"{where}[{i}]: new: {_rule_text(after[i])}"
+        old = [] if what == "equal" else list(range(start, end))
+        new = [] if what == "equal" else list(range(new_start, new_end))
+        while old and new and _meets_alike(before[old[0]], after[new[0]]):
+            i, k = old.pop(0), new.pop(0)
+            yield from _values(before[i], after[k], f"{where}[{k}]")
+        yield from (f"{where}[{i}]: gone: {_rule_text(before[i])}" for i in old)
+        yield from (f"{where}[{k}]: new: {_rule_text(after[k])}" for k in new)
 
 
 def _phases(before: Sequence[Any], after: Sequence[Any]) -> Iterator[str]:
@@ -100,20 +102,24 @@ def _rule_text(rule: Rule) -> str:
     return f"{', '.join(said) or 'every layer'}: {_precision_text(rule.precision)}"
 
 
+def _meets_alike(a: Rule, b: Rule) -> bool:
+    """Whether two rules are about the same layers, by and large: one was changed into the other."""
+    return (a.match, a.type, a.head, a.embeddings) == (b.match, b.type, b.head, b.embeddings)
+
+
+def _are_uniform(a: LayerPrecision, b: LayerPrecision) -> bool:
+    return a.is_uniform and b.is_uniform and a.accumulator == b.accumulator
+
+
 def _precision_text(precision: LayerPrecision | None) -> str:
-    if precision is None:
-        return "compute dtype"
-    if precision.is_uniform:
-        return _text(precision.operand(OPERANDS[0]))
-    return ", ".join(f"{name} {_text(precision.operand(name))}" for name in OPERANDS)
+    if precision is None or precision.is_uniform:
+        return _text(precision and precision.operand(OPERANDS[0]), True)
+    return ", ".join(f"{name} {_text(precision.operand(name), True)}" for name in OPERANDS)
 
 
-def _is_written_short(value: object) -> bool:
-    """Whether a value has a one-line form, which tells more than its fields."""
-    return type(value).__str__ is not object.__str__ and not isinstance(value, Rule)
-
-
-def _text(value: Any) -> str:
+def _text(value: Any, is_cast: bool) -> str:
     if isinstance(value, LayerPrecision):
         return _precision_text(value)
-    return "compute dtype" if value is None else f"{value:g}" if type(value) is float else str(value)
+    if value is None:
+        return "compute dtype" if is_cast else "not said"
+    return f"{value:g}" if type(value) is float else str(value)

@@ -132,8 +132,8 @@ class _Packer:
         return entry
 
     def _array(self, value: Any, part: str, path: tuple[str, ...]) -> dict[str, Any]:
-        whole = np.array(value, order="C")  # a copy: torch refuses arrays that cannot be written
-        data = torch.frombuffer(whole.tobytes(), dtype=torch.uint8).clone() if whole.size else torch.empty(0).byte()
+        whole = np.array(value, order="C")  # a copy: torch wants memory that can be written
+        data = torch.from_numpy(whole.reshape(-1).view(np.uint8))
         entry = {_ARRAY: self._name(data, part, path), "dtype": whole.dtype.str, "shape": list(whole.shape)}
         return entry if isinstance(value, np.ndarray) else entry | {_SCALAR: True}
 
