@@ -10,9 +10,11 @@ from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from ..specs import Weights
+from ._draws import weight_draw
 from ._groups import substitute
 from ._kept_weights import KeptWeights
-from ._substitute import Substitute
+from ._stored import weight_kind
+from ._substitute import FleetingMaster, LastingMaster, Substitute
 from ._wide_gradients import HALF_DTYPES, scale_gradients
 
 
@@ -21,7 +23,7 @@ class SubstitutedWeights(KeptWeights):
 
     def __init__(self, optimizer: Optimizer, kind: Weights, seed: int) -> None:
         super().__init__(optimizer, seed)
-        self._kind = kind
+        self._kind: Weights = kind
         self._substitutes: dict[Parameter, Substitute] = {}
         self._models: dict[Parameter, Parameter] = {}  # of a master
         self._keep_new()
@@ -48,13 +50,16 @@ class SubstitutedWeights(KeptWeights):
         scale_gradients(params, factor)
         self._narrow(params)
         self._attach()
+        for kept in self._substitutes.values():
+            kept.bring()
         try:
             self.optimizer.step()
             for kept in self._substitutes.values():
                 kept.refuse_written(type(self.optimizer).__name__)
         finally:
-            for kept in self._substitutes.values():
-                kept.put()
+            for index, param in enumerate(params):
+                if param in self._substitutes:
+                    self._substitutes[param].put(weight_draw(self.seed, self.applied, index))
         self.applied += 1
 
     def clear_gradients(self, *, set_to_none: bool = True) -> None:
@@ -123,10 +128,14 @@ class SubstitutedWeights(KeptWeights):
         for param in new:
             self._wide.allow(param)
         if new and self._kind != "true":
-            made = {param: Substitute(param) for param in new}
+            made = {param: self._substitute(param) for param in new}
             self._substitutes |= made
             self._models |= {kept.master: param for param, kept in made.items()}
             substitute(self.optimizer, {p: kept.master for p, kept in made.items()}, lambda tensor, _: tensor.float())
+
+    def _substitute(self, param: Parameter) -> Substitute:
+        kind = weight_kind(self._kind, param)
+        return LastingMaster(param) if kind == "master" else FleetingMaster(param, kind)
 
     def _attach(self) -> None:
         for kept in self._substitutes.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch.optim import Optimizer
 
 from ..specs import Moments, Weights
@@ -16,20 +17,33 @@ def keep_weights(
 ) -> KeptWeights:
     """Decide how the weights of an optimizer are kept.
 
-    ``"master"``: every bf16 or fp16 parameter is replaced in the optimizer's groups by an fp32 master, in place
-    and in order; its state moves along, cast to fp32. Parameters of other dtypes are untouched. ``"true"``:
-    nothing is replaced.
+    Parameters of 16 bits are kept as ``kind`` says; others are their own full value. An optimizer of any class works on
+    fp32 masters, which replace the parameters in its groups, in place and in order; its state moves along, cast to
+    fp32, and stays fp32.
+
+    - ``"master"``: the masters stay; a parameter is its master rounded to nearest.
+    - ``"split"`` (bf16): a parameter and 16 remainder bits are its fp32 value, exactly.
+    - ``"kahan"`` (bf16): a parameter and a bf16 compensation, about 16 significant bits together.
+    - ``"stochastic"`` (bf16): the parameter alone, rounded stochastically.
+    - ``"true"``: the parameter alone; nothing is replaced, the optimizer computes in 16 bits and rounds to nearest.
+
+    Under ``split``, ``kahan`` and ``stochastic`` a master has values while the optimizer steps only: between steps it
+    is NaN everywhere and takes four bytes.
 
     Args:
-        optimizer: of any class; group options stay.
+        optimizer: of any class; group options stay. Optimizers that it wraps (as attributes) are included.
         kind: a recipe's ``weights``.
         moments: how an optimizer of ``mixprec.optim`` keeps its moments.
-        seed: of stochastic rounding.
+        seed: of stochastic rounding; several optimizers need several.
 
     Returns:
         The handle: gradients in, rounded weights out, ``restore()``.
 
-    Source: Micikevicius et al., Mixed Precision Training, arXiv:1710.03740, section 3.1.
+    Raises:
+        ValueError: a parameter or an optimizer that cannot be kept so.
+
+    Source: Micikevicius et al., Mixed Precision Training, arXiv:1710.03740, section 3.1 (masters); Zamirai et al.,
+    Revisiting BFloat16 Training, arXiv:2010.06192 (stochastic rounding and Kahan sums of weight updates).
 
     Example:
         >>> import torch
@@ -40,4 +54,25 @@ def keep_weights(
         >>> kept.full_weight(p)[0].item(), p[0].item()
         (0.9990000128746033, 1.0)
     """
+    if moments.kind != "fp32":
+        raise ValueError(
+            f"moments of kind '{moments.kind}' are kept by mixprec.optim.AdamW and mixprec.optim.SGD, got "
+            f"{type(optimizer).__name__}, which keeps its own: use one of those, or moments of kind 'fp32'"
+        )
+    if kind == "true":
+        _check_eps(optimizer)
     return SubstitutedWeights(optimizer, kind, seed)
+
+
+def _check_eps(optimizer: Optimizer) -> None:
+    """Refuse an fp16 optimizer whose eps is 0 in fp16: a zero gradient would be divided by zero."""
+    for group in optimizer.param_groups:
+        eps = group.get("eps")
+        if not isinstance(eps, float) or eps == 0 or float(torch.tensor(eps, dtype=torch.float16)) != 0:
+            continue
+        if any(p.dtype == torch.float16 for p in group["params"]):
+            raise ValueError(
+                f"weights='true' with fp16 parameters: {type(optimizer).__name__} has eps={eps}, which is 0 in fp16, so "
+                "that a zero gradient gives 0 / 0: use weights='master', mixprec.optim.AdamW, which computes in fp32, "
+                "or eps=1e-4"
+            )
