@@ -1,5 +1,6 @@
 """State on disk: trees of plain values and tensors, written whole or not at all, verified when read."""
 
+from ._durable_file import replace_file
 from ._facts import changed_facts, machine_facts
 from ._folder import find_checkpoints
 from ._manifest import Manifest
@@ -18,6 +19,7 @@ __all__ = [
     "machine_facts",
     "pack_state",
     "read_checkpoint",
+    "replace_file",
     "unpack_state",
     "write_checkpoint",
 ]

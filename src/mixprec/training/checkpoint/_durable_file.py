@@ -40,6 +40,19 @@ def write_file(path: Path, chunks: Iterable[bytes | memoryview]) -> FileFacts:
     return FileFacts(size, digest.hexdigest())
 
 
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file so that a kill leaves either the old one or the new one.
+
+    Raises:
+        OSError: it cannot be written whole.
+    """
+    new = path.with_name(f".{path.name}.new")
+    new.unlink(missing_ok=True)
+    write_file(new, [data])
+    os.replace(new, path)
+    sync_folder(path.parent)
+
+
 def read_facts(path: Path) -> FileFacts:
     """What a file's bytes are now.
 
