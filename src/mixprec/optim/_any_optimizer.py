@@ -13,7 +13,7 @@ from ..specs import Weights
 from ._draws import weight_draw
 from ._groups import substitute
 from ._kept_weights import KeptWeights
-from ._stored import weight_kind
+from ._stored import refuse_sharded, weight_kind
 from ._substitute import FleetingMaster, LastingMaster, Substitute
 from ._wide_gradients import HALF_DTYPES, scale_gradients
 
@@ -29,7 +29,8 @@ class SubstitutedWeights(KeptWeights):
         self._keep_new()
 
     def parameters(self) -> list[Parameter]:
-        return [self._models.get(p, p) for group in self.optimizer.param_groups for p in group["params"]]
+        held: list[Parameter] = [p for group in self.optimizer.param_groups for p in group["params"]]
+        return [self._models.get(p, p) for p in held]
 
     def begin_backward(self) -> None:
         self._keep_new()
@@ -135,7 +136,10 @@ class SubstitutedWeights(KeptWeights):
 
     def _substitute(self, param: Parameter) -> Substitute:
         kind = weight_kind(self._kind, param)
-        return LastingMaster(param) if kind == "master" else FleetingMaster(param, kind)
+        if kind == "master":
+            return LastingMaster(param)
+        refuse_sharded(param, f"weights='{self._kind}'", "use weights='master'")
+        return FleetingMaster(param, kind)
 
     def _attach(self) -> None:
         for kept in self._substitutes.values():

@@ -8,6 +8,8 @@ from torch.optim import Optimizer
 from ..specs import Moments, Weights
 from ._any_optimizer import SubstitutedWeights
 from ._kept_weights import KeptWeights
+from ._kernel_optimizer import KernelOptimizer
+from ._own_weights import OwnWeights
 
 _FP32_MOMENTS = Moments()
 
@@ -17,15 +19,18 @@ def keep_weights(
 ) -> KeptWeights:
     """Decide how the weights of an optimizer are kept.
 
-    Parameters of 16 bits are kept as ``kind`` says; others are their own full value. An optimizer of any class works on
-    fp32 masters, which replace the parameters in its groups, in place and in order; its state moves along, cast to
-    fp32, and stays fp32.
+    Parameters of 16 bits are kept as ``kind`` says; others are their own full value. An optimizer of any class but this
+    package's works on fp32 masters, which replace the parameters in its groups, in place and in order; its state moves
+    along, cast to fp32, and stays fp32.
 
     - ``"master"``: the masters stay; a parameter is its master rounded to nearest.
     - ``"split"`` (bf16): a parameter and 16 remainder bits are its fp32 value, exactly.
     - ``"kahan"`` (bf16): a parameter and a bf16 compensation, about 16 significant bits together.
     - ``"stochastic"`` (bf16): the parameter alone, rounded stochastically.
     - ``"true"``: the parameter alone; nothing is replaced, the optimizer computes in 16 bits and rounds to nearest.
+
+    The optimizers of this package keep all of this themselves: their groups hold the model's own parameters, what a
+    group says for itself wins, and their arithmetic is fp32 under ``"true"`` too.
 
     Under ``split``, ``kahan`` and ``stochastic`` a master has values while the optimizer steps only: between steps it
     is NaN everywhere and takes four bytes.
@@ -54,6 +59,8 @@ def keep_weights(
         >>> kept.full_weight(p)[0].item(), p[0].item()
         (0.9990000128746033, 1.0)
     """
+    if isinstance(optimizer, KernelOptimizer):
+        return OwnWeights(optimizer, kind, moments, seed)
     if moments.kind != "fp32":
         raise ValueError(
             f"moments of kind '{moments.kind}' are kept by mixprec.optim.AdamW and mixprec.optim.SGD, got "
@@ -68,11 +75,10 @@ def _check_eps(optimizer: Optimizer) -> None:
     """Refuse an fp16 optimizer whose eps is 0 in fp16: a zero gradient would be divided by zero."""
     for group in optimizer.param_groups:
         eps = group.get("eps")
-        if not isinstance(eps, float) or eps == 0 or float(torch.tensor(eps, dtype=torch.float16)) != 0:
-            continue
-        if any(p.dtype == torch.float16 for p in group["params"]):
+        is_lost = isinstance(eps, float) and eps > 0 and float(torch.tensor(eps, dtype=torch.float16)) == 0
+        if is_lost and any(p.dtype == torch.float16 for p in group["params"]):
             raise ValueError(
-                f"weights='true' with fp16 parameters: {type(optimizer).__name__} has eps={eps}, which is 0 in fp16, so "
-                "that a zero gradient gives 0 / 0: use weights='master', mixprec.optim.AdamW, which computes in fp32, "
-                "or eps=1e-4"
+                f"weights='true' with fp16 parameters: {type(optimizer).__name__} has eps={eps}, which is 0 in fp16: a "
+                "zero gradient gives 0 / 0; use weights='master', mixprec.optim.AdamW, which computes in fp32, or "
+                "eps=1e-4"
             )

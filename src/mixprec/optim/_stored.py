@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 
 from ..kernels import StoredWeight, WeightKind, load_weight, store_weight
 from ..specs import Weights
@@ -38,7 +37,16 @@ def weight_kind(weights: Weights, param: Tensor) -> WeightKind:
     return weights
 
 
-def begin(kind: WeightKind, param: Parameter) -> StoredWeight:
+def refuse_sharded(param: Tensor, who: str, instead: str) -> None:
+    """Raise a ``ValueError`` for a parameter that is spread over ranks (a DTensor)."""
+    if hasattr(param, "device_mesh"):
+        raise ValueError(
+            f"{who} does not take sharded parameters, got a {type(param).__name__} of shape {list(param.shape)}: "
+            f"{instead}"
+        )
+
+
+def begin(kind: WeightKind, param: Tensor) -> StoredWeight:
     """Keep a parameter from its present value on, which is exact."""
     weight = param.detach()
     if kind == "master":
