@@ -109,7 +109,7 @@ class SessionState:
             found = () if self.name == own.name else (f"recipe: {self.name} -> {own.name}",)
         told = any(line.startswith("loss_scale.kind") for line in found)
         for name, loss in self.losses.items():
-            kind = own.losses[name]["kind"] if name in own.losses else loss["kind"]
+            kind = own.losses.get(name, next(iter(own.losses.values())))["kind"]  # a new name is scaled as the first
             if loss["kind"] != kind and not (told and name == next(iter(self.losses))):
                 found += (f"loss scale of '{name}': {loss['kind']} -> {kind}",)
         ours, theirs = _ways(own.kept), _ways(self.kept)
