@@ -65,7 +65,7 @@ def after_step(spec: LossScale, state: ScaleState, finite: bool) -> tuple[ScaleS
     that is not finite multiplies the scale by ``backoff``; ``interval`` applied steps in a row multiply it by
     ``growth``. Beyond it: the first ``hysteresis - 1`` such steps after a growth leave the scale; it stays between
     ``minimum`` and ``maximum``, and reaching either is told once for each stay. A scale below 1 is allowed: gradients
-    may exceed what 16 bits hold. Of every kind, ``alarm_after`` skipped steps in a row are told, once for each such run.
+    may exceed what 16 bits hold. Under every kind ``alarm_after`` skipped steps in a row are told, once for each row.
 
     Args:
         spec: the recipe's loss scale.

@@ -1,5 +1,8 @@
 """An optimizer whose step is one kernel: its groups, its state and its call."""
 
+# torch marks its multi-tensor functions private; its own optimizers are made of them.
+# pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -14,7 +17,8 @@ from torch.optim import Optimizer
 from ..kernels import Rule, Slot, StoredWeight, optimizer_step
 from ..specs import Moments, Weights
 from ._draws import weight_draw
-from ._layout import Layout, MomentName, convert_state, step_count
+from ._held import Held
+from ._layout import Layout, MomentName, convert_state
 from ._load_state import load_state, plain_groups
 from ._stored import adopt_write, refuse_sharded
 
@@ -31,11 +35,12 @@ class KernelOptimizer(Optimizer, ABC):
 
     def __init__(self, params: Any, defaults: Group) -> None:
         self._versions: dict[Parameter, int] = {}
+        self._held: dict[Parameter, Held] = {}
         super().__init__(params, defaults)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._versions = {}
+        self._versions, self._held = {}, {}
 
     def add_param_group(self, param_group: Group) -> None:
         """Add parameters with options of their own.
@@ -73,8 +78,8 @@ class KernelOptimizer(Optimizer, ABC):
         self.adopt_writes()
         for rule, members in list(self._calls(factor)):
             optimizer_step([slot for _, slot in members], rule)
+            torch._foreach_add_([self._held[param].step for param, _ in members], 1)
             for param, _ in members:
-                step_count(self.state[param]).add_(1)
                 self._versions[param] = param._version
         return loss
 
@@ -139,7 +144,6 @@ class KernelOptimizer(Optimizer, ABC):
     def load_groups(self, groups: list[Group]) -> None:
         """Take over the options of saved groups, and forget the state."""
         super().load_state_dict({"state": {}, "param_groups": groups})
-        self._versions = {}
 
     @abstractmethod
     def moment_names(self, group: Group) -> tuple[MomentName, ...]:
@@ -187,15 +191,13 @@ class KernelOptimizer(Optimizer, ABC):
                 yield self._rule(group, step + 1, sign * factor, is_first), members
 
     def _slot(self, param: Parameter, group: Group, index: int) -> tuple[tuple[int, bool, torch.device], Slot]:
-        state, layout, names = self.state[param], self.layout(param, group), self.moment_names(group)
-        step = int(step_count(state))
-        is_first = not all(name.name in state for name in names)
-        slot = Slot(
-            cast("Tensor", param.grad),
-            layout.weight(param, state),
-            tuple(layout.moment(name, param, state) for name in names),
-            weight_draw(group["seed"], step, index),
-        )
+        state, names, held = self.state[param], self.moment_names(group), self._held.get(param)
+        is_first = False
+        if held is None or not held.is_current(state, names, group):
+            is_first = not all(name.name in state for name in names)
+            held = self._held[param] = Held.of(param, state, self.layout(param, group), names, group)
+        step = int(held.step)
+        slot = held.slot(cast("Tensor", param.grad), weight_draw(group["seed"], step, index))
         return (step, is_first, param.device), slot
 
     def _check_gradients(self) -> None:
@@ -205,8 +207,8 @@ class KernelOptimizer(Optimizer, ABC):
             if grad is not None and (grad.layout != torch.strided or grad.dtype not in _PARAMETERS):
                 raise ValueError(
                     f"mixprec.optim.{type(self).__name__}: a parameter of shape {list(param.shape)} has a gradient of "
-                    f"{grad.layout} and {grad.dtype}, expected a dense one of 16 or 32 bits: use torch.optim.SparseAdam "
-                    "or torch.optim.SGD for embeddings with sparse gradients, torch's optimizers for fp64"
+                    f"{grad.layout} and {grad.dtype}, expected a dense one of 16 or 32 bits: use "
+                    "torch.optim.SparseAdam or torch.optim.SGD for sparse gradients, torch's optimizers for fp64"
                 )
 
 

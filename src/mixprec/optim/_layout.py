@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from ..kernels import StoredMoment, StoredWeight, WeightKind, load_moment, load_
 from ..specs import Moments, Weights
 from ._stored import EXTRAS, begin, load_nearest, weight_kind
 
+_FP32 = Moments()
 _STEP = "step"
 _SUFFIXES = ("_scales", "_powers")
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "e4m3": torch.uint8, "dynamic": torch.uint8}
@@ -50,25 +52,16 @@ class Layout:
         Raises:
             ValueError: a parameter that cannot be kept so.
         """
-        small = param.numel() < moments.small
-        return cls(weight_kind(weights, param), cls.normal(Moments() if small else moments))
-
-    @staticmethod
-    def normal(moments: Moments) -> Moments:
-        """Equal for all that keep a moment alike."""
-        if moments.kind in ("fp32", "bf16"):
-            return Moments(kind=moments.kind, small=0)
-        return replace(moments, expand=moments.expand or moments.kind == "dynamic", small=0)
+        return cls(weight_kind(weights, param), normal_moments(_FP32 if param.numel() < moments.small else moments))
 
     def weight(self, param: Tensor, state: MutableMapping[str, Any]) -> StoredWeight:
         """The weight as it lies in memory; what lies beside it is made where it is missing."""
-        weight = param.detach()
         if self.kind not in EXTRAS:
-            return StoredWeight(self.kind, weight)
+            return StoredWeight(self.kind, param)
         name = EXTRAS[self.kind][0]
         if name not in state:
-            state[name] = begin(self.kind, weight).extra
-        return StoredWeight(self.kind, weight, state[name])
+            state[name] = begin(self.kind, param).extra
+        return StoredWeight(self.kind, param, state[name])
 
     def moment(self, name: MomentName, param: Tensor, state: MutableMapping[str, Any]) -> StoredMoment:
         """A moment as it lies in memory; zeros are made where it is missing."""
@@ -120,6 +113,14 @@ class Layout:
             expand=self.moments.expand,
             is_signed=name.is_signed,
         )
+
+
+@lru_cache(maxsize=64)
+def normal_moments(moments: Moments) -> Moments:
+    """Equal for all that keep a moment alike."""
+    if moments.kind in ("fp32", "bf16"):
+        return Moments(kind=moments.kind, small=0)
+    return replace(moments, expand=moments.expand or moments.kind == "dynamic", small=0)
 
 
 def step_count(state: MutableMapping[str, Any]) -> Tensor:

@@ -11,8 +11,16 @@ from torch import Tensor
 
 from ..kernels import WeightKind
 from ..specs import MomentKind, Moments, Weights
-from ._layout import Layout, MomentName, moments_of
+from ._layout import Layout, MomentName, moments_of, normal_moments
 from ._stored import EXTRAS, weight_kind
+
+_SAID: Mapping[WeightKind, str] = {
+    "plain": "they are",
+    "master": "fp32 masters",
+    "split": "split",
+    "stochastic": "stochastically rounded",
+    "kahan": "compensated (kahan)",
+}
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,7 @@ class SavedEntry:
         """What would have to be converted; moments of torch's that become fp32 lose nothing."""
         old, found = self.layout(new), list[str]()
         if old.kind != new.kind:
-            found.append(f"weights as {old.kind}, here as {new.kind}")
+            found.append(f"weights as {_SAID[old.kind]}, here as {_SAID[new.kind]}")
         if old.moments != new.moments and (self.is_ours or new.moments.kind != "fp32"):
             found.append(f"moments as {_described(old.moments)}, here as {_described(new.moments)}")
         return found
@@ -98,11 +106,12 @@ def _copied(name: str, value: Any, param: Tensor) -> Any:
 
 
 def _kind(param: Tensor, tensors: Mapping[str, Any], group: Mapping[str, Any]) -> WeightKind:
-    found = [kind for kind, (name, _) in EXTRAS.items() if name in tensors]
+    found: list[WeightKind] = [kind for kind, (name, _) in EXTRAS.items() if name in tensors]
     if found:
         return found[0]
-    kind: WeightKind = weight_kind(cast("Weights", group.get("weights", "true")), param)
-    return "plain" if kind in EXTRAS else kind
+    if weight_kind(cast("Weights", group.get("weights", "true")), param) == "stochastic":
+        return "stochastic"
+    return "plain"
 
 
 def _moments(tensors: Mapping[str, Any], group: Mapping[str, Any], names: tuple[MomentName, ...]) -> Moments | None:
@@ -113,7 +122,7 @@ def _moments(tensors: Mapping[str, Any], group: Mapping[str, Any], names: tuple[
     has_powers = f"{found[0]}_powers" in tensors
     kind = kinds.get(tensors[found[0]].dtype, "e4m3" if has_powers else "dynamic")
     said = group.get("moments", {})
-    return Layout.normal(Moments(kind=kind, block=said.get("block", 256), expand=said.get("expand", True)))
+    return normal_moments(Moments(kind=kind, block=said.get("block", 256), expand=said.get("expand", True)))
 
 
 def _described(moments: Moments) -> str:

@@ -13,6 +13,7 @@ from ._layout import MomentName
 from ._options import SharedOptions, check_least, check_shared, fp32, shared_defaults
 
 _MOMENTUM = (MomentName("momentum_buffer"),)
+_NONE: tuple[MomentName, ...] = ()
 
 
 class SGD(KernelOptimizer):
@@ -66,7 +67,7 @@ class SGD(KernelOptimizer):
 
     def moment_names(self, group: Group) -> tuple[MomentName, ...]:
         """``momentum_buffer``, or none without momentum."""
-        return _MOMENTUM if group["momentum"] else ()
+        return _MOMENTUM if group["momentum"] else _NONE
 
     def check_options(self, group: Group) -> None:
         """Refuse options out of their range."""

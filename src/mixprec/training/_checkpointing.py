@@ -130,7 +130,7 @@ def _root(folder: str | Path | None, run: RunFolder | None, what: str) -> Path:
 def _refuse_ranks(what: str) -> None:
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
         raise ValueError(
-            f"{what}: this process is one of {dist.get_world_size()}, each with random states and perhaps shards of its own: "
+            f"{what}: this process is one of {dist.get_world_size()}, each with random states and shards of its own: "
             "use torch.distributed.checkpoint with {'model': model, 'optimizer': optimizer, 'session': session}"
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 from torch.optim import Optimizer
 
-from ..optim import KernelOptimizer
+from ..optim import SGD, AdamW
 
 
 def load_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any], *, convert: bool) -> None:
@@ -26,7 +26,7 @@ def load_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any], *, conv
         ValueError: groups of other sizes, or a state of another optimizer.
     """
     load: Callable[..., None] = optimizer.load_state_dict
-    if isinstance(optimizer, KernelOptimizer):
+    if isinstance(optimizer, AdamW | SGD):
         load(state, convert=convert)
         return
     load(dict(state))

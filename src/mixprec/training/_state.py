@@ -17,6 +17,16 @@ _LATER = ("schema", "optimizers", "histories", "averages", "schedules")
 _KEYS_1 = ("recipe", "loss_scale", "random", "applied", "skipped", "masters")
 
 
+def is_session_state(state: object) -> bool:
+    """Whether a mapping is what a session of any version gave, not a model's tensors.
+
+    Example:
+        >>> is_session_state({"weight": 1}), is_session_state({"schema": 2})
+        (False, True)
+    """
+    return isinstance(state, Mapping) and ("schema" in state or {"masters", "applied"} <= set(cast("Any", state)))
+
+
 def _empty() -> dict[str, Any]:
     return {}
 
