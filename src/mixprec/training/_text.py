@@ -47,9 +47,7 @@ def narrowing_notes(model: nn.Module, recipe: Recipe, narrowed: NarrowedParamete
     if narrowed.names:
         count, dtype = len(narrowed.names), recipe.compute_dtype
         what = "1 fp32 parameter was" if count == 1 else f"{count} fp32 parameters were"
-        return (
-            f"{parameters} brought to {dtype}, as recipe {recipe.name} keeps them; restore() makes them fp32 again",
-        )
+        return (f"{what} brought to {dtype}, as recipe {recipe.name} keeps them; restore() makes them fp32 again",)
     if any(p.dtype in HALF_DTYPES for p in model.parameters()):
         return ()
     return (f"recipe {recipe.name} keeps weights in 16 bits, and none of the model's can be: all train as they are",)
