@@ -15,7 +15,6 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import mixprec
-from mixprec.optim import AdamW
 from mixprec.specs import LossScale
 from mixprec.training import prepare
 
