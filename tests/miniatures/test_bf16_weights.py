@@ -28,7 +28,7 @@ class Outcome:
         loss: on the training digits.
         accuracy: on the held-out ones.
         lost: share of the nonzero updates that left their weight as it was.
-        unmoved: share of the weights that see a feature and never moved.
+        unmoved: share of the weights with a gradient (pixels that are never lit give none) that never moved.
     """
 
     loss: float
@@ -77,28 +77,28 @@ def train(kind: str | None, lr: float, optimizer: str = TORCH, moments: str = "f
     began = [p.detach().clone() for p in params]
     generator = torch.Generator().manual_seed(0)
     lost = updates = 0
+    reached = [torch.zeros_like(p, dtype=torch.bool) for p in params]
     for _ in range(STEPS):
         i = torch.randint(0, TRAINING, (BATCH,), generator=generator)
         kept.begin_backward()
         functional.cross_entropy(model(images[i]), labels[i]).backward()
+        for p, mask in zip(params, reached, strict=True):
+            mask |= p.grad.abs() > 1e-6
         before = [p.detach().clone() for p in params] if kind == "true" else []
         kept.apply(1.0)
         for p, old in zip(params, before, strict=bool(before)):
             moving = adam.state[p]["exp_avg"] != 0
             lost, updates = lost + int((moving & (p == old)).sum()), updates + int(moving.sum())
         kept.clear_gradients()
+    still = [(p == old)[mask] for p, old, mask in zip(params, began, reached, strict=True)]
     with torch.no_grad():
         loss = float(functional.cross_entropy(model(images[:TRAINING]), labels[:TRAINING]))
         accuracy = float((model(images[TRAINING:]).argmax(1) == labels[TRAINING:]).float().mean())
-    return Outcome(loss=loss, accuracy=accuracy, lost=lost / max(updates, 1), unmoved=unmoved(params, began))
+    return Outcome(loss=loss, accuracy=accuracy, lost=lost / max(updates, 1), unmoved=share(still))
 
 
-def unmoved(params: list[nn.Parameter], began: list[Tensor]) -> float:
-    """Weights of pixels that are never lit move in no arithmetic; they are left out."""
-    images, _ = digits()
-    lit = images[:TRAINING].amax(0) > 0
-    still = [(p == old)[:, lit] if p.shape == (64, 64) and place == 0 else p == old for place, (p, old) in enumerate(zip(params, began, strict=True))]
-    return sum(int(s.sum()) for s in still) / sum(s.numel() for s in still)
+def share(masks: list[Tensor]) -> float:
+    return sum(int(m.sum()) for m in masks) / sum(m.numel() for m in masks)
 
 
 def test_rounding_to_nearest_loses_nine_updates_of_ten_and_does_not_learn() -> None:
