@@ -1,4 +1,4 @@
-"""Weights of 16 bits: rounding every update to nearest loses nearly all of them; the other ways of keeping lose none."""
+"""Weights of 16 bits: rounding updates to nearest loses nearly all of them; the other ways of keeping lose none."""
 
 from __future__ import annotations
 

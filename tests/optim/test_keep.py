@@ -354,7 +354,7 @@ def test_what_cannot_be_kept_so_is_refused() -> None:
     with pytest.raises(ValueError, match="Adam has eps=1e-08, which is 0 in fp16"):
         keep_weights(torch.optim.Adam([half]), "true")
     keep_weights(torch.optim.Adam([half], eps=1e-4), "true").restore()
-    with pytest.raises(ValueError, match="moments of kind 'e4m3' are kept by mixprec.optim.AdamW .* got Adam"):
+    with pytest.raises(ValueError, match=r"moments of kind 'e4m3' are kept by mixprec.optim.AdamW .* got Adam"):
         keep_weights(torch.optim.Adam([half]), "master", moments=Moments(kind="e4m3"))
 
 
