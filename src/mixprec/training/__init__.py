@@ -2,6 +2,8 @@
 
 from ._prepare import prepare
 from ._result import Event, StepResult
+from ._resumed import Resumed
 from ._session import Session
+from .checkpoint import CheckpointDamaged, CheckpointNotWritten
 
-__all__ = ["Event", "Session", "StepResult", "prepare"]
+__all__ = ["CheckpointDamaged", "CheckpointNotWritten", "Event", "Resumed", "Session", "StepResult", "prepare"]
