@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypedDict
 
 import torch
 from torch import Tensor
@@ -14,10 +13,12 @@ from .._out import check_out
 from .._parameters import CastParameters
 from .._shapes import empty_codes, empty_outer, rounded_shape
 from .._stacked import scaled_stacked
+from ..reference._moments import load_moment, store_moment
+from ..reference._optimizer import step_slot
 from . import _native
 from ._levels import LevelName, native_level
 from ._plan import native_cast
-from ._steps import DTYPES, WEIGHTS, address, moment_places, native_moment, native_rule, native_step
+from ._steps import DTYPES, moment_places, native_rule, native_step, weight_places
 
 _WORD = 2**64
 _LARGE_RESULT = 2**23  # bytes; measured: from about here on, first touches in large pages are quicker
@@ -197,6 +198,7 @@ class CpuBackend:
 
     def optimizer_step(self, slots: Sequence[Slot], rule: Rule) -> None:
         """Update every slot's weight and moments."""
+        slots = self._without_codes(slots, rule)
         gradients = [slot.gradient.contiguous() for slot in slots]
         layouts, places = native_step(slots, gradients)
         _native.optimizer_step(layouts, places, native_rule(rule), self._run())
@@ -204,23 +206,34 @@ class CpuBackend:
     def load_weight(self, stored: StoredWeight) -> Tensor:
         """The fp32 value of a weight."""
         values = _empty(stored.weight.shape)
-        _native.load_weight(**_weight_places(stored, values), run=self._run())
+        _native.load_weight(**weight_places(stored, values), run=self._run())
         return values
 
     def store_weight(self, stored: StoredWeight, value: Tensor, draw: Draw) -> None:
         """Keep an fp32 value."""
         random = _random(draw.seed, draw.offset)
-        _native.store_weight(**_weight_places(stored, value), random=random, run=self._run())
+        _native.store_weight(**weight_places(stored, value), random=random, run=self._run())
 
     def load_moment(self, stored: StoredMoment) -> Tensor:
         """The fp32 values of a moment."""
+        if stored.scales is not None:
+            return load_moment(stored)
         values = _empty(stored.values.shape)
-        _native.load_moment(**_moment_places(stored, values), run=self._run())
+        _native.load_moment(**moment_places(stored, values), run=self._run())
         return values
 
     def store_moment(self, stored: StoredMoment, value: Tensor) -> None:
         """Keep fp32 values."""
-        _native.store_moment(**_moment_places(stored, value), run=self._run())
+        if stored.scales is not None:
+            return store_moment(stored, value)
+        _native.store_moment(**moment_places(stored, value), run=self._run())
+
+    def _without_codes(self, slots: Sequence[Slot], rule: Rule) -> Sequence[Slot]:
+        """The slots that are left after those with 8-bit moments have been stepped."""
+        coded = [slot for slot in slots if any(moment.scales is not None for moment in slot.moments)]
+        for slot in coded:
+            step_slot(slot, rule)
+        return [slot for slot in slots if slot not in coded]
 
     def _run(self) -> _native.Run:
         return _native.Run(torch.get_num_threads(), self._level)
@@ -247,47 +260,6 @@ def _codes_job(
     )
     job = _native.Job(native_cast(parameters), axis, _native_draw(parameters, draw), places)
     return (codes, scales, outer), job
-
-
-class _WeightPlaces(TypedDict):
-    kind: _native.WeightKind
-    dtype: _native.Dtype
-    weight: int
-    extra: int
-    n: int
-    values: int
-
-
-def _weight_places(stored: StoredWeight, values: Tensor) -> _WeightPlaces:
-    return {
-        "kind": WEIGHTS[stored.kind],
-        "dtype": DTYPES[stored.weight.dtype],
-        "weight": stored.weight.data_ptr(),
-        "extra": address(stored.extra),
-        "n": values.numel(),
-        "values": values.data_ptr(),
-    }
-
-
-class _MomentPlaces(TypedDict):
-    layout: _native.MomentLayout
-    stored: int
-    scales: int
-    powers: int
-    n: int
-    values: int
-
-
-def _moment_places(stored: StoredMoment, values: Tensor) -> _MomentPlaces:
-    codes, scales, powers = moment_places(stored)
-    return {
-        "layout": native_moment(stored.kind, stored.block, stored.expand, stored.is_signed),
-        "stored": codes,
-        "scales": scales,
-        "powers": powers,
-        "n": values.numel(),
-        "values": values.data_ptr(),
-    }
 
 
 def _native_draw(parameters: CastParameters, draw: Draw) -> _native.Draw:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import TypedDict
 
 import torch
 from torch import Tensor
 
-from .._optimizer_contract import AdamWRule, MomentKind, Rule, Slot, StoredMoment, WeightKind
+from .._optimizer_contract import AdamWRule, MomentKind, Rule, Slot, StoredMoment, StoredWeight, WeightKind
 from . import _native
 
 DTYPES = {
@@ -16,7 +17,7 @@ DTYPES = {
     torch.bfloat16: _native.Dtype.bf16,
     torch.float16: _native.Dtype.f16,
 }
-WEIGHTS: dict[WeightKind, _native.WeightKind] = {
+_WEIGHTS: dict[WeightKind, _native.WeightKind] = {
     "plain": _native.WeightKind.plain,
     "master": _native.WeightKind.master,
     "split": _native.WeightKind.split,
@@ -42,32 +43,59 @@ def native_step(slots: Sequence[Slot], gradients: Sequence[Tensor]) -> tuple[lis
         kept = tuple((moment.kind, moment.block, moment.expand, moment.is_signed) for moment in moments)
         layouts.append(_layout(gradient.dtype, stored.kind, stored.weight.dtype, kept))
         draw = slot.draw
-        places += (gradient.numel(), gradient.data_ptr(), stored.weight.data_ptr(), address(stored.extra))
+        places += (gradient.numel(), gradient.data_ptr(), stored.weight.data_ptr(), _address(stored.extra))
         places += (draw.seed, draw.offset)
         for moment in moments:
-            places += moment_places(moment)
+            places += _places(moment)
         places += _NO_MOMENT * (2 - len(moments))
     return layouts, places
 
 
-def moment_places(moment: StoredMoment) -> tuple[int, int, int]:
-    """Addresses of values, scales and powers; 0 where there are none.
+class WeightPlaces(TypedDict):
+    """Arguments about a weight."""
 
-    Example:
-        >>> moment_places(StoredMoment("fp32", torch.zeros(2)))[1:]
-        (0, 0)
-    """
-    return moment.values.data_ptr(), address(moment.scales), address(moment.powers)
+    kind: _native.WeightKind
+    dtype: _native.Dtype
+    weight: int
+    extra: int
+    n: int
+    values: int
 
 
-def address(tensor: Tensor | None) -> int:
-    """Where a tensor lies; 0 for none.
+def weight_places(stored: StoredWeight, values: Tensor) -> WeightPlaces:
+    """Where a weight lies, and where its values do."""
+    return {
+        "kind": _WEIGHTS[stored.kind],
+        "dtype": DTYPES[stored.weight.dtype],
+        "weight": stored.weight.data_ptr(),
+        "extra": _address(stored.extra),
+        "n": values.numel(),
+        "values": values.data_ptr(),
+    }
 
-    Example:
-        >>> address(None)
-        0
-    """
-    return 0 if tensor is None else tensor.data_ptr()
+
+class MomentPlaces(TypedDict):
+    """Arguments about a moment."""
+
+    layout: _native.MomentLayout
+    stored: int
+    scales: int
+    powers: int
+    n: int
+    values: int
+
+
+def moment_places(stored: StoredMoment, values: Tensor) -> MomentPlaces:
+    """Where a moment lies, and where its values do."""
+    codes, scales, powers = _places(stored)
+    return {
+        "layout": _moment(stored.kind, stored.block, stored.expand, stored.is_signed),
+        "stored": codes,
+        "scales": scales,
+        "powers": powers,
+        "n": values.numel(),
+        "values": values.data_ptr(),
+    }
 
 
 def native_rule(rule: Rule) -> _native.Rule:
@@ -95,19 +123,20 @@ def native_rule(rule: Rule) -> _native.Rule:
     )
 
 
-@lru_cache(maxsize=256)
-def native_moment(kind: MomentKind, block: int, expand: bool, is_signed: bool) -> _native.MomentLayout:
-    """How a moment lies in memory.
+def _places(moment: StoredMoment) -> tuple[int, int, int]:
+    """Addresses of values, scales and powers; 0 where there are none."""
+    return moment.values.data_ptr(), _address(moment.scales), _address(moment.powers)
 
-    Example:
-        >>> type(native_moment("fp32", 256, True, True)).__name__
-        'MomentLayout'
-    """
+
+def _address(tensor: Tensor | None) -> int:
+    return 0 if tensor is None else tensor.data_ptr()
+
+
+@lru_cache(maxsize=256)
+def _moment(kind: MomentKind, block: int, expand: bool, is_signed: bool) -> _native.MomentLayout:
     return _native.MomentLayout(_MOMENTS[kind], block, expand, is_signed)
 
 
 @lru_cache(maxsize=1024)
 def _layout(gradient: torch.dtype, kind: WeightKind, weight: torch.dtype, moments: tuple[_Kept, ...]) -> _native.Layout:
-    return _native.Layout(
-        DTYPES[gradient], WEIGHTS[kind], DTYPES[weight], [native_moment(*moment) for moment in moments]
-    )
+    return _native.Layout(DTYPES[gradient], _WEIGHTS[kind], DTYPES[weight], [_moment(*moment) for moment in moments])
