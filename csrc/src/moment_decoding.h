@@ -11,7 +11,7 @@ using mixprec::StoredMoment;
 
 #if defined(__AVX512F__)
 
-// The numbers of codes of e4m3 under one power. The quotient of numbers 32 codes apart (64 under |x|^4 without a sign) is
+// The numbers of codes of e4m3 under one power. The quotient of those 32 codes apart (64 under |x|^4 without a sign) is
 // a power of two, so a list of that length and an addition to the exponent serve, but for subnormal codes.
 template <bool Signed, int Power>
 class RaisedLanes {

@@ -1,7 +1,7 @@
 // The numbers that 8-bit codes of moments stand for, and where a value lies among those of the dynamic map.
 #pragma once
 
-#include "rounding.h"
+#include "coder.h"
 #include "scales.h"
 
 namespace {
