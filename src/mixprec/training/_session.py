@@ -12,9 +12,10 @@ from torch.optim import Optimizer
 from ..loss_scaling import ScaleState
 from ..monitor import UpdateWatch
 from ..nn import Audit, Conversion, is_without_session
-from ..optim import HALF_DTYPES, KeptWeights
+from ..optim import HALF_DTYPES, KeptWeights, WeightAverage
 from ..specs import Recipe
 from ._applying import Applier
+from ._averages import Averages
 from ._blame import bad_gradients, no_gradient_reason, scaling_text, skip_reason, skipped_optimizers
 from ._checks import check_loss
 from ._optimizers import choose, the_only
@@ -61,6 +62,7 @@ class Session(Resumable):
         self.recipe, self.clip_norm = recipe, settings.clip_norm
         self.schedules = settings.schedules
         self._conversion, self._scales = conversion, scales
+        self._narrowed = settings.narrowed
         self._statistics = StatisticsKeeper(model)
         self._gradients = ScaledGradients(model, kept)
         self._windows = {name: Window() for name in kept}
@@ -68,7 +70,9 @@ class Session(Resumable):
             kept=kept, windows=self._windows, scales=scales, ranks=settings.ranks, clips=self.clip_norm is not None
         )
         self._phases = PhaseKeeper(recipe, conversion, settings.total_steps)
+        self._averages = Averages(model, kept)
         self._applier = Applier(
+            averages=self._averages,
             gradients=self._gradients,
             clip_norm=self.clip_norm,
             conversion=conversion,
@@ -85,7 +89,7 @@ class Session(Resumable):
             kept=kept,
             scales=scales,
             schedules=self.schedules,
-            averages=self._applier.averages,
+            averages=self._averages,
         )
         conversion.begin_step()
         told = tuple(note for note in conversion.notes if not is_without_session(note))
@@ -180,6 +184,23 @@ class Session(Resumable):
         self._scales.forget_round()
         self._clear(self._kept)
 
+    def average(self, decay: float, *, optimizer: str | None = None, name: str = "average") -> WeightAverage:
+        """Follow the full weights by an exponential moving average, which advances on applied steps only.
+
+        Args:
+            decay: share of the average that each step keeps.
+            optimizer: name of the only optimizer whose weights are averaged, after its steps; ``None``: all parameters.
+            name: of the average, in the session's state.
+
+        Returns:
+            The average; ``with average.swapped_in():`` evaluates with it.
+
+        Raises:
+            ValueError: a decay out of its range, or a name that is taken.
+        """
+        self._refuse_unusable("average")
+        return self._averages.make(name, decay, tuple(choose(self._kept, optimizer)))
+
     def audit(self) -> Audit:
         """Format and engine of every GEMM, measured in the first step of the run and of each later phase.
 
@@ -197,6 +218,8 @@ class Session(Resumable):
             return
         self._conversion.restore()
         self._statistics.remove()
+        if self._narrowed is not None:
+            self._narrowed.restore(*self._kept.values())
         for kept in self._kept.values():
             kept.restore()
         self._is_open = False
@@ -233,8 +256,8 @@ class Session(Resumable):
 
     def _step(self, chosen: Mapping[str, KeptWeights], name: str, zero_grad: bool, *, has_loss: bool) -> StepResult:
         if not has_loss:
-            for kept in self._kept.values():
-                kept.begin_backward()
+            for kept in chosen.values():
+                kept.gradients()  # what was cleared on one side, the optimizer's or the model's, is cleared on both
             self._forget_dropped()
         events = self._adopt_writes(chosen)
         verdict = self._judge.verdict(chosen, self._gradients.scale)

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import Parameter
 
 from ..nn import Conversion
-from ..optim import KeptWeights
+from ..optim import KeptWeights, WeightAverage
 from ..specs import Recipe
 from ._full_weights import full_weight
 from ._parameter_names import renamed
@@ -31,7 +31,7 @@ class StateKeeper:
         kept: weights, by the optimizer's name.
         scales: of the losses.
         schedules: of learning rates, by the optimizer's name.
-        averages: of weights, by name, each with the optimizers whose steps it follows.
+        averages: of weights, by name.
     """
 
     model: nn.Module
@@ -41,7 +41,7 @@ class StateKeeper:
     kept: Mapping[str, KeptWeights]
     scales: LossScales
     schedules: Mapping[str, Any]
-    averages: Mapping[str, tuple[Any, frozenset[str]]]
+    averages: Mapping[str, WeightAverage]
 
     def state(self, applied: int, skipped: int) -> SessionState:
         """What continues the session; tensors are references."""
@@ -56,7 +56,7 @@ class StateKeeper:
             kept={name: extras[p] for name, p in self.model.named_parameters() if extras.get(p)},
             optimizers={name: {"seed": kept.seed, "applied": kept.applied} for name, kept in self.kept.items()},
             histories=self.conversion.histories(),
-            averages={name: average.state_dict() for name, (average, _) in self.averages.items()},
+            averages={name: average.state_dict() for name, average in self.averages.items()},
             schedules={name: schedule.state_dict() for name, schedule in self.schedules.items()},
         )
 
@@ -93,7 +93,7 @@ class StateKeeper:
         for name, param, kept in self._parameters():
             self._load_extras(name, param, kept, state, convert=convert)
         for what, saved, here in (
-            ("average", state.averages, {name: average for name, (average, _) in self.averages.items()}),
+            ("average", state.averages, self.averages),
             ("schedule", state.schedules, self.schedules),
         ):
             for name in saved.keys() & here.keys():
