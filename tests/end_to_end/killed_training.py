@@ -26,7 +26,7 @@ from mixprec.specs import LayerPrecision, LossScale, Moments, Recipe, Rule
 from mixprec.training import prepare
 from mixprec.training.checkpoint import CheckpointNotWritten, pack_state
 
-STEPS, EVERY, BAD = 12, 2, 3
+STEPS, EVERY, BAD = 10, 2, 3
 RECIPE = Recipe(
     name="everything",
     rules=(

@@ -109,7 +109,7 @@ def test_files_that_may_not_grow(server, whole, tmp_path):
     assert failed.startswith("8 [Errno 27] save: the checkpoint of step 7 was not written: File too large")
     assert "the checkpoint before it stands" in failed
     check_continued(answer, whole, 0)
-    assert told(answer, "saved") == ["2", "4", "6", "10", "12"]
+    assert told(answer, "saved") == ["2", "4", "6", "10"]
 
 
 def test_a_disk_that_is_full(whole, tmp_path):
@@ -123,11 +123,9 @@ def test_a_disk_that_is_full(whole, tmp_path):
     answer = server.run(tmp_path / "run", full_at=8, **request)
     (failed,) = told(answer, "failed")
     assert "step 7 was not written: No space left on device" in failed
-    assert told(answer, "saved") == ["2", "4", "6", "10", "12"]
+    assert told(answer, "saved") == ["2", "4", "6", "10"]
     check_continued(answer, whole, 0)
-    killed = server.run(tmp_path / "other", full_at=8, kill_at_save=10, kill_at_event=3, **request)
     server.close()
-    assert killed["said"][0].startswith("error ValueError") or killed["killed"]
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "state.json", "model", "optimizers", "session"])

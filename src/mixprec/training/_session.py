@@ -198,7 +198,7 @@ class Session(Resumable):
         Raises:
             ValueError: a decay out of its range, or a name that is taken.
         """
-        self._refuse_unusable("average")
+        self._refuse_restored("average")  # where an earlier run stands, an average is made before it is resumed
         return self._averages.make(name, decay, tuple(choose(self._kept, optimizer)))
 
     def audit(self) -> Audit:

@@ -9,6 +9,7 @@ from typing import Any, cast
 from torch import Tensor
 
 from ..specs import Recipe, recipe_differences
+from .checkpoint import PackedState, pack_state, unpack_state
 
 #: Version 1 had no number, one loss scale, masters only, and told its recipe's name alone.
 SCHEMA = 2
@@ -75,7 +76,7 @@ class SessionState:
             "optimizers": {name: dict(position) for name, position in self.optimizers.items()},
             "histories": dict(self.histories),
             "averages": dict(self.averages),
-            "schedules": dict(self.schedules),
+            "schedules": {name: _packed(schedule) for name, schedule in self.schedules.items()},
         }
 
     @classmethod
@@ -108,7 +109,10 @@ class SessionState:
             applied=int(state["applied"]),
             skipped=int(state["skipped"]),
             kept=state["kept"],
-            **{name: state[name] for name in _LATER[1:] if name in state},
+            optimizers=state.get("optimizers", {}),
+            histories=state.get("histories", {}),
+            averages=state.get("averages", {}),
+            schedules={name: _unpacked(schedule) for name, schedule in state.get("schedules", {}).items()},
         )
 
     def differences(self, own: SessionState) -> tuple[str, ...]:
@@ -144,6 +148,17 @@ class SessionState:
                 f"(saved -> here):{listed}\nprepare with the same recipe, or convert: convert=True keeps weights, "
                 "moments and scales as this session does"
             )
+
+
+def _packed(state: Any) -> dict[str, Any]:
+    """A schedule's state as values under text alone: torch's distributed checkpoint turns other keys into text."""
+    packed = pack_state({"schedule": state})
+    return {"structure": packed.structure["schedule"], "tensors": packed.tensors.get("schedule", {})}
+
+
+def _unpacked(packed: Mapping[str, Any]) -> Any:
+    structure, tensors = {"schedule": packed["structure"]}, {"schedule": packed.get("tensors", {})}
+    return unpack_state(PackedState(structure, tensors))["schedule"]
 
 
 def _from_version_1(state: Mapping[str, Any]) -> SessionState:

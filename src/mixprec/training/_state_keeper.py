@@ -92,15 +92,18 @@ class StateKeeper:
             kept.seed, kept.applied = position["seed"], position["applied"]
         for name, param, kept in self._parameters():
             self._load_extras(name, param, kept, state, convert=convert)
-        for what, saved, here in (
-            ("average", state.averages, self.averages),
-            ("schedule", state.schedules, self.schedules),
-        ):
-            for name in saved.keys() & here.keys():
-                here[name].load_state_dict(saved[name])
-            told += [f"{what} '{name}' of the state has no counterpart here" for name in saved.keys() - here.keys()]
-            told += [f"{what} '{name}' is not in the state: it stays as it is" for name in here.keys() - saved.keys()]
+        for name in self.averages.keys() - state.averages.keys():
+            self._begin_average(name)
+        told += _load_each("average", "begins from the weights that are loaded", state.averages, self.averages)
+        told += _load_each("schedule", "stays as it is", state.schedules, self.schedules)
         return told
+
+    def _begin_average(self, name: str) -> None:
+        """Let an average that is not in the state be the weights that are."""
+        values = {n: kept.full_weight(p) for n, p, kept in self._parameters()}
+        own = self.averages[name].state_dict()
+        averages = {n: values.get(n, average) for n, average in own["averages"].items()}
+        self.averages[name].load_state_dict({**own, "updates": 0, "averages": averages})
 
     def _load_extras(
         self, name: str, param: Parameter, kept: KeptWeights, state: SessionState, *, convert: bool
@@ -137,3 +140,12 @@ class StateKeeper:
         for name, param in self.model.named_parameters():
             if param in owners:
                 yield name, param, owners[param]
+
+
+def _load_each(what: str, otherwise: str, saved: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+    """Give each its state, and tell what is on one side only."""
+    for name in sorted(saved.keys() & here.keys()):
+        here[name].load_state_dict(saved[name])
+    gone, new = sorted(saved.keys() - here.keys()), sorted(here.keys() - saved.keys())
+    told = [f"{what} '{name}' of the state has no counterpart here" for name in gone]
+    return told + [f"{what} '{name}' is not in the state: it {otherwise}" for name in new]
