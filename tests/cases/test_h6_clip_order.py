@@ -33,7 +33,7 @@ def test_the_norm_is_that_of_the_true_gradient(parts: int, recipe: str, dtype: t
     for _ in range(parts):
         run.backward(model(1 / parts))
     assert run.step().grad_norm == 5.0
-    weight = run.state_dict()["masters"].get("p", model.p)
+    weight = run.state_dict()["kept"].get("p", {"master": model.p})["master"]
     assert weight.tolist() == pytest.approx([0.94, 0.92], abs=1e-5)
 
 
