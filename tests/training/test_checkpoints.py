@@ -135,8 +135,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("micro", [1, 2])
-@pytest.mark.parametrize("used", [False, True])
+@pytest.mark.parametrize(("used", "micro"), [(False, 1), (True, 2)])
 @pytest.mark.parametrize("case", CASES)
 def test_a_resumed_run_is_the_run_that_was_never_stopped(tmp_path, case, used, micro):
     which, optimizer, dtype = CASES[case]
@@ -187,6 +186,7 @@ def test_weights_kept_otherwise_are_converted(tmp_path, here, there, optimizer):
     assert everything(other) == before, "a refused checkpoint changes nothing"
     resumed = other.resume(tmp_path, extra={"loader": position}, convert=True)
     assert resumed.step == other.applied == saver.applied
+    assert any(line.startswith(("weights: ", "kept beside")) for line in resumed.converted)
     assert [event for event in other.events if event.name == "converted"]
     for full, wanted in zip(full_values(other), full_values(saver), strict=True):
         if there in EXACT:
@@ -424,7 +424,7 @@ def test_averages_and_schedules_that_are_on_one_side_only_are_told(tmp_path):
     other, position = build(seed=7)
     own = other.average(0.25, name="own")
     other.resume(tmp_path, extra={"loader": position})
-    told = [event.message for event in other.events if event.name == "converted"]
+    told = [event.message for event in other.events if event.name == "not restored"]
     assert told == [
         "average 'more' of the state has no counterpart here",
         "average 'own' is not in the state: it begins from the weights that are loaded",

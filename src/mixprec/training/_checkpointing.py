@@ -55,12 +55,13 @@ def resume_session(
     if root.is_file():
         return _load_weights(owners, root, convert=convert)
     checkpoint = read_checkpoint(root)
-    unrestored = load_parts(checkpoint.parts, owners, convert=convert)
+    converted, unrestored = load_parts(checkpoint.parts, owners, convert=convert)
     resumed = Resumed(
         path=checkpoint.path,
         step=checkpoint.manifest.step,
         restored=(*_RESTORED, *owners.extra),
         passed_over=checkpoint.damaged,
+        converted=tuple(converted),
         differences=tuple(changed_facts(checkpoint.manifest.facts, machine_facts())),
     )
     return resumed, _events(resumed, unrestored)

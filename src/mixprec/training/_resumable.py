@@ -76,7 +76,7 @@ class Resumable(ABC):
         told = self._states.load(state, convert=convert)
         self.applied, self.skipped = state.applied, state.skipped
         self._drop_gradients()
-        self._tell([Event(step=self.applied, name="converted", message=text) for text in told])
+        self._tell([Event(step=self.applied, name=name, message=message) for name, message in told])
 
     def save(
         self, folder: str | Path | None = None, *, extra: Mapping[str, Restorable] | None = None, keep: int | None = 2
@@ -151,7 +151,7 @@ class Resumable(ABC):
         resumed, events = resume_session(self._owners(extra), folder, self._folder, convert=convert)
         if resumed.path is None and self._folder is not None:
             self._events.extend(self._folder.go_on(resumed.step))
-        known = {(event.name, event.message) for event in self._events}
+        known = {(event.name, event.message) for event in self._events}  # a conversion is told as the state is loaded
         self._tell([event for event in events if (event.name, event.message) not in known])
         return resumed
 

@@ -71,6 +71,7 @@ class Session(Resumable):
         )
         self._phases = PhaseKeeper(recipe, conversion, settings.total_steps)
         self._averages = Averages(model, kept)
+        watch = UpdateWatch(_half_weights(model, kept)) if recipe.weights == "true" else None
         self._applier = Applier(
             averages=self._averages,
             gradients=self._gradients,
@@ -79,7 +80,7 @@ class Session(Resumable):
             statistics=self._statistics,
             phases=self._phases,
             schedules=settings.schedules,
-            watch=UpdateWatch(_half_weights(model, kept)) if recipe.weights == "true" else None,
+            watch=watch,
         )
         self._states = StateKeeper(
             model=model,
@@ -88,6 +89,7 @@ class Session(Resumable):
             phases=self._phases,
             kept=kept,
             scales=scales,
+            watch=watch,
             schedules=self.schedules,
             averages=self._averages,
         )

@@ -14,7 +14,7 @@ from .checkpoint import PackedState, pack_state, unpack_state
 #: Version 1 had no number, one loss scale, masters only, and told its recipe's name alone.
 SCHEMA = 2
 _KEYS = ("recipe", "losses", "random", "applied", "skipped", "kept")
-_LATER = ("schema", "optimizers", "histories", "averages", "schedules")
+_LATER = ("schema", "optimizers", "histories", "monitor", "averages", "schedules")
 _KEYS_1 = ("recipe", "loss_scale", "random", "applied", "skipped", "masters")
 
 
@@ -47,6 +47,7 @@ class SessionState:
             ``compensation``.
         optimizers: ``seed`` and ``applied`` of each optimizer, from which stochastic rounding of weights draws.
         histories: amaxes of earlier passes by operand, of delayed scales.
+        monitor: the open window of the watch over updates, where there is one.
         averages: states of averaged weights, by name.
         schedules: states of learning-rate schedules, by the optimizer's name.
     """
@@ -60,6 +61,7 @@ class SessionState:
     kept: Mapping[str, Mapping[str, Tensor]]
     optimizers: Mapping[str, Mapping[str, int]] = field(default_factory=_empty)
     histories: Mapping[str, Tensor] = field(default_factory=_empty)
+    monitor: Mapping[str, Any] = field(default_factory=_empty)
     averages: Mapping[str, Any] = field(default_factory=_empty)
     schedules: Mapping[str, Any] = field(default_factory=_empty)
 
@@ -75,6 +77,7 @@ class SessionState:
             "kept": {name: dict(extras) for name, extras in self.kept.items()},
             "optimizers": {name: dict(position) for name, position in self.optimizers.items()},
             "histories": dict(self.histories),
+            "monitor": dict(self.monitor),
             "averages": dict(self.averages),
             "schedules": {name: _packed(schedule) for name, schedule in self.schedules.items()},
         }
@@ -111,6 +114,7 @@ class SessionState:
             kept=state["kept"],
             optimizers=state.get("optimizers", {}),
             histories=state.get("histories", {}),
+            monitor=state.get("monitor", {}),
             averages=state.get("averages", {}),
             schedules={name: _unpacked(schedule) for name, schedule in state.get("schedules", {}).items()},
         )
