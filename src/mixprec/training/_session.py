@@ -76,6 +76,7 @@ class Session(Resumable):
         )
         self._phases = PhaseKeeper(recipe, conversion, settings.total_steps)
         self._averages = Averages(model, kept)
+        watch = UpdateWatch(_half_weights(model, kept)) if recipe.weights == "true" else None
         self._applier = Applier(
             averages=self._averages,
             gradients=self._gradients,
@@ -84,7 +85,7 @@ class Session(Resumable):
             statistics=self._statistics,
             phases=self._phases,
             schedules=settings.schedules,
-            watch=UpdateWatch(_half_weights(model, kept)) if recipe.weights == "true" else None,
+            watch=watch,
         )
         self._states = StateKeeper(
             model=model,
@@ -93,6 +94,7 @@ class Session(Resumable):
             phases=self._phases,
             kept=kept,
             scales=scales,
+            watch=watch,
             schedules=self.schedules,
             averages=self._averages,
         )
@@ -208,7 +210,7 @@ class Session(Resumable):
         Raises:
             ValueError: a decay out of its range, or a name that is taken.
         """
-        self._refuse_unusable("average")
+        self._refuse_restored("average")  # where an earlier run stands, an average is made before it is resumed
         return self._averages.make(name, decay, tuple(choose(self._kept, optimizer)))
 
     def audit(self) -> Audit:
