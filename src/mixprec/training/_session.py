@@ -27,7 +27,7 @@ from ._scales import DEFAULT, LossScales
 from ._settings import Settings
 from ._state_keeper import StateKeeper
 from ._statistics import StatisticsKeeper
-from ._text import session_text
+from ._text import plan_text, session_text
 from ._verdict import Judge, Verdict
 from ._windows import Window, dropped
 
@@ -67,7 +67,12 @@ class Session(Resumable):
         self._gradients = ScaledGradients(model, kept)
         self._windows = {name: Window() for name in kept}
         self._judge = Judge(
-            kept=kept, windows=self._windows, scales=scales, ranks=settings.ranks, clips=self.clip_norm is not None
+            kept=kept,
+            windows=self._windows,
+            scales=scales,
+            ranks=settings.ranks,
+            clips=self.clip_norm is not None,
+            plan=plan_text(recipe, kept, self.clip_norm),
         )
         self._phases = PhaseKeeper(recipe, conversion, settings.total_steps)
         self._averages = Averages(model, kept)
@@ -110,6 +115,11 @@ class Session(Resumable):
     def loss_scale(self) -> float:
         """What the next loss without a name is multiplied by."""
         return self._scales.scale(DEFAULT)
+
+    @property
+    def loss_scales(self) -> dict[str, float]:
+        """What the next loss of each name is multiplied by."""
+        return {name: self._scales.scale(name) for name in self._scales.names}
 
     @property
     def loss_scale_state(self) -> ScaleState:
@@ -327,7 +337,7 @@ class Session(Resumable):
             loss_scale=self._scales.scale(name),
             events=tuple(events),
             skipped=skipped,
-            loss_scales={loss: self._scales.scale(loss) for loss in self._scales.names},
+            loss_scales=self.loss_scales,
         )
 
     def _end(self, chosen: Mapping[str, KeptWeights], is_finite: bool, zero_grad: bool) -> None:
