@@ -111,7 +111,7 @@ def flat(value):
     if isinstance(value, np.ndarray):
         return value.tobytes()
     if isinstance(value, dict):
-        return [(key, flat(item)) for key, item in value.items()]
+        return sorted(((str(key), flat(item)) for key, item in value.items()), key=lambda pair: pair[0])
     if isinstance(value, list | tuple):
         return [flat(item) for item in value]
     return value
@@ -132,6 +132,8 @@ CASES = {
     "true": (replace(BF16, weights="true"), "SGD", torch.bfloat16),
     "ours e4m3": (with_rule(weights="split", moments=Moments(kind="e4m3", small=0)), "ours", torch.bfloat16),
     "ours dynamic": (replace(BF16, moments=Moments(kind="dynamic", small=0)), "ours", torch.bfloat16),
+    "narrowed": (replace(BF16, weights="split"), "ours", torch.float32),
+    "narrowed SGD": (replace(BF16, weights="kahan"), "SGD", torch.float32),
     "ours bf16": (replace(BF16, weights="stochastic", moments=Moments(kind="bf16")), "oursSGD", torch.bfloat16),
 }
 
