@@ -18,6 +18,7 @@ from torch import nn
 import mixprec.optim
 from mixprec.specs import LayerPrecision, LossScale, Moments, Recipe, Rule, recipe
 from mixprec.training import CheckpointDamaged, prepare
+from mixprec.training._random_states import load_random_states, random_states
 from tests.training.data.write_version_1 import build as build_version_1
 from tests.training.data.write_version_1 import run as run_version_1
 
@@ -110,7 +111,7 @@ def flat(value):
     if isinstance(value, np.ndarray):
         return value.tobytes()
     if isinstance(value, dict):
-        return [(key, flat(item)) for key, item in value.items()]
+        return sorted(((str(key), flat(item)) for key, item in value.items()), key=lambda pair: pair[0])
     if isinstance(value, list | tuple):
         return [flat(item) for item in value]
     return value
@@ -131,6 +132,8 @@ CASES = {
     "true": (replace(BF16, weights="true"), "SGD", torch.bfloat16),
     "ours e4m3": (with_rule(weights="split", moments=Moments(kind="e4m3", small=0)), "ours", torch.bfloat16),
     "ours dynamic": (replace(BF16, moments=Moments(kind="dynamic", small=0)), "ours", torch.bfloat16),
+    "narrowed": (replace(BF16, weights="split"), "ours", torch.float32),
+    "narrowed SGD": (replace(BF16, weights="kahan"), "SGD", torch.float32),
     "ours bf16": (replace(BF16, weights="stochastic", moments=Moments(kind="bf16")), "oursSGD", torch.bfloat16),
 }
 
@@ -411,7 +414,7 @@ def test_refusals(tmp_path):
         with pytest.raises(error, match=message):
             call()
     wider = nn.Sequential(nn.Linear(8, 3))
-    other = prepare(wider, torch.optim.SGD(wider.parameters(), lr=0.1), BF16)
+    other = prepare(wider, torch.optim.AdamW(wider.parameters(), lr=0.1), BF16)
     with pytest.raises(ValueError, match=r"the weights are not this model's: missing 0.bias, 0.weight; unknown layers"):
         other.resume(tmp_path, extra={"loader": loader})
 
@@ -433,3 +436,41 @@ def test_averages_and_schedules_that_are_on_one_side_only_are_told(tmp_path):
     assert (state["decay"], state["updates"]) == (0.25, 0)
     for name, p in other.model.named_parameters():
         assert torch.equal(state["averages"][name], p)
+
+
+@pytest.mark.parametrize(("one", "two"), [("AdamW", "ours"), ("ours", "AdamW"), ("SGD", "oursSGD"), ("oursSGD", "SGD")])
+def test_optimizers_of_one_rule_take_over_each_others_moments(tmp_path, one, two):
+    saver, loader = build(BF16, one, torch.bfloat16)
+    train(saver, loader, 4)
+    saver.save(tmp_path, extra={"loader": loader})
+    other, position = build(BF16, two, torch.bfloat16, seed=7)
+    with pytest.raises(
+        ValueError, match=r"optimizer 'optimizer' of the checkpoint is .*: convert=True takes its moments"
+    ):
+        other.resume(tmp_path, extra={"loader": position})
+    other.resume(tmp_path, extra={"loader": position}, convert=True)
+    moment = "momentum_buffer" if "SGD" in one else "exp_avg"
+    for mine, theirs in zip(other.optimizer.state.values(), saver.optimizer.state.values(), strict=True):
+        assert torch.equal(mine[moment], theirs[moment])
+    for mine, theirs in zip(full_values(other), full_values(saver), strict=True):
+        assert torch.equal(mine, theirs)
+    states = random_states()
+    train(saver, loader, 7)
+    load_random_states(states)
+    train(other, position, 7)
+    for mine, theirs in zip(full_values(other), full_values(saver), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-2, atol=1e-4)
+
+
+def test_optimizers_of_another_rule_are_refused(tmp_path):
+    saver, loader = build(replace(BF16, moments=Moments(kind="dynamic", small=0)), "ours", torch.bfloat16)
+    train(saver, loader, 3)
+    saver.save(tmp_path, extra={"loader": loader})
+    other, position = build(BF16, "SGD", torch.bfloat16)
+    with pytest.raises(
+        ValueError, match=r"is mixprec.optim.AdamW, here it is SGD: prepare with the same optimizer, or"
+    ):
+        other.resume(tmp_path, extra={"loader": position}, convert=True)
+    torchs, position = build(BF16, "AdamW", torch.bfloat16)
+    with pytest.raises(ValueError, match=r"exp_avg is kept as torch.uint8 by mixprec.optim, which torch's"):
+        torchs.resume(tmp_path, extra={"loader": position}, convert=True)

@@ -179,7 +179,15 @@ def test_weights_from_elsewhere(tmp_path, nest, prefix, suffix):
 
 def test_weights_of_another_model_are_told():
     with pytest.raises(ValueError, match=r"no weights of this model: missing bias, weight \(2 of 2\); it has other"):
-        plain_weights({"other": torch.ones(1)}, ["weight", "bias"])
+        plain_weights({"other": torch.ones(1)}, nn.Linear(2, 1).state_dict())
+
+
+def test_a_tied_weight_needs_one_of_its_names():
+    model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
+    model[1].weight = model[0].weight
+    for name in ("0.weight", "1.weight"):
+        value = torch.ones(2, 2)
+        assert plain_weights({f"module.{name}": value}, model.state_dict()) == {"0.weight": value, "1.weight": value}
 
 
 def test_random_states_go_on():

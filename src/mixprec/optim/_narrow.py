@@ -82,15 +82,15 @@ class NarrowedParameters:
     def restore(self, *kept: KeptWeights) -> None:
         """Make the parameters fp32 again: their full values where one of ``kept`` has them, otherwise their 16 bits.
 
-        Those whose exact values are still here get them. Call it before ``kept.restore()``.
+        Those that nobody has changed since they were narrowed, and whose exact values are still here, get them. Call it
+        before ``kept.restore()``.
         """
         holders = {param: weights for weights in kept for param in weights.parameters()}
         for param in self._params.values():
-            if param in self._exact:
-                value = self._exact[param]
-            else:
-                value = holders[param].full_weight(param) if param in holders else param.detach().float()
-            _replace(param, value)
+            exact = self._exact.get(param)
+            if exact is None or not torch.equal(exact.to(param.dtype), param):
+                exact = holders[param].full_weight(param) if param in holders else param.detach().float()
+            _replace(param, exact)
         self.forget()
 
 

@@ -18,7 +18,7 @@ from ._model_state import (
     model_metadata,
     with_metadata,
 )
-from ._optimizer_state import load_optimizer_state
+from ._optimizer_state import load_optimizer_state, refuse_other_rule, update_rule
 from ._parameter_names import plain_name, renamed
 from ._random_states import load_random_states, random_states
 from ._state import SessionState
@@ -71,6 +71,7 @@ def gather_parts(owners: Owners) -> dict[str, object]:
         "state": owners.session.state_dict(),
         "buffers": model_buffers(owners.model),
         "metadata": model_metadata(values),
+        "rules": {name: update_rule(optimizer) for name, optimizer in owners.optimizers.items()},
         "extra": {name: owner.state_dict() for name, owner in owners.extra.items()},
         "random": random_states(),
     }
@@ -98,15 +99,17 @@ def load_parts(parts: Mapping[str, Any], owners: Owners, *, convert: bool) -> tu
     values = renamed(parts["model"], owners.model.state_dict())
     _check_names("optimizers", parts["optimizers"], owners.optimizers)
     _check_names("extra", beside["extra"], owners.extra)
+    for name, optimizer in owners.optimizers.items():
+        refuse_other_rule(name, optimizer, beside["rules"][name], convert=convert)
     own = SessionState.from_dict(owners.session.state_dict())
     if not convert:
         saved.refuse_other(own)
     converted = list(saved.differences(own))
     check_model_values(owners.model, values, converts=convert)
+    for name, optimizer in owners.optimizers.items():  # first, for they too refuse what does not fit
+        load_optimizer_state(optimizer, parts["optimizers"][name], convert=convert)
     owners.model.load_state_dict(with_metadata(values, beside["metadata"]))
     load_model_buffers(owners.model, beside["buffers"])
-    for name, optimizer in owners.optimizers.items():
-        load_optimizer_state(optimizer, parts["optimizers"][name], convert=convert)
     owners.session.load_state_dict(beside["state"], convert=convert)
     if convert:
         load_full_values(owners, values, saved.kept)

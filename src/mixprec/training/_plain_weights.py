@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,15 +15,15 @@ from ._parameter_names import plain_name, renamed
 _NESTS = ("", "model.", "state_dict.", "model_state_dict.", "model_state.", "net.", "network.")
 
 
-def plain_weights(source: str | Path | Mapping[str, Any], own: Iterable[str]) -> dict[str, Tensor]:
+def plain_weights(source: str | Path | Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Tensor]:
     """Find a model's tensors in a file or a mapping.
 
     They may lie beside an optimizer's, under ``state_dict``, ``model`` or the like, and have the prefixes ``module.``
-    of DDP and ``_orig_mod.`` of ``torch.compile``.
+    of DDP and ``_orig_mod.`` of ``torch.compile``. A tensor of the model that has several names needs one of them.
 
     Args:
         source: what holds them; a file is read without running code.
-        own: the model's own names.
+        own: the model's own ``state_dict()``.
 
     Returns:
         By the model's own names; with whatever else lies beside them under the same roof.
@@ -35,14 +35,28 @@ def plain_weights(source: str | Path | Mapping[str, Any], own: Iterable[str]) ->
     wanted = {plain_name(name): name for name in own}
     found = {nest: _under(nest, tensors) for nest in _NESTS}
     best = max(_NESTS, key=lambda nest: sum(plain_name(name) in wanted for name in found[nest]))
-    missing = sorted(wanted.keys() - {plain_name(name) for name in found[best]})
+    values = renamed(found[best], own)
+    for name, others in _tied(own).items():
+        one = next((values[other] for other in others if other in values), None)
+        if name not in values and one is not None:
+            values[name] = one
+    missing = sorted(plain for plain, name in wanted.items() if name not in values)
     if missing:
         where = source if isinstance(source, str | Path) else "the mapping"
         raise ValueError(
             f"{where} holds no weights of this model: missing {', '.join(missing[:5])} "
             f"({len(missing)} of {len(wanted)}); it has {', '.join(list(tensors)[:3]) or 'no tensors'}"
         )
-    return renamed(found[best], wanted.values())
+    return values
+
+
+def _tied(own: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The other names of each tensor that has several."""
+    names: dict[object, list[str]] = {}
+    for name, value in own.items():
+        if isinstance(value, Tensor) and value.numel():
+            names.setdefault((value.data_ptr(), value.shape, value.dtype), []).append(name)
+    return {name: [n for n in group if n != name] for group in names.values() for name in group if len(group) > 1}
 
 
 def _under(nest: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -65,10 +65,9 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
         )
     if damaged:
         raise CheckpointDamaged("no checkpoint in {} is whole: {}".format(folder, "; ".join(damaged)))
-    raise FileNotFoundError(
-        f"resume: {folder} holds no checkpoint: give the folder that session.save() wrote to, or one of its step-... "
-        "folders"
-    )
+    below = folder / "checkpoints"
+    advice = f"give {below}" if below.is_dir() else "give the folder that session.save() wrote to, or a step-... in it"
+    raise FileNotFoundError(f"resume: {folder} holds no checkpoint: {advice}")
 
 
 def _read(folder: Path) -> Checkpoint:
