@@ -11,13 +11,16 @@ import torch
 from torch import Tensor, nn
 
 from ..loss_scaling import ScaleState, after_step
-from ..monitor import UpdateWatch
+from ..monitor import StorageKey, UpdateWatch
 from ..nn import Audit, Conversion, is_without_session
 from ..optim import HALF_DTYPES, KeptWeights, MasterPair
 from ..specs import Recipe
 from ._blame import scaling_text, skip_reason
 from ._checks import check_loss
 from ._gradients import Measured, divide, measure, multiply
+from ._memory import Memory
+from ._memory_count import count_memory, resident_storages
+from ._memory_meter import MemoryMeter
 from ._phases import PhaseKeeper
 from ._result import Event, StepResult
 from ._run_folder import RunFolder
@@ -67,6 +70,7 @@ class Session:
         self._losses: list[Tensor] = []
         self._is_open, self._are_gradients_bad = True, False
         self._phases = PhaseKeeper(recipe, conversion, total_steps)
+        self._meter = MemoryMeter(model, conversion)
         conversion.begin_step()
         told = tuple(note for note in conversion.notes if not is_without_session(note))
         self.notes = (*told, *self._phases.notes)
@@ -99,6 +103,7 @@ class Session:
         self._kept.begin_backward()
         if self._are_gradients_bad:
             self._clear_gradients()
+        self._meter.begin_backward(loss, self.applied, self._resident)
         params = list(self.model.parameters())
         multiply(params, self.loss_scale)  # the sum is taken at one scale
         try:
@@ -107,6 +112,7 @@ class Session:
         finally:
             self._kept.widen_gradients()
             divide(params, self.loss_scale)
+        self._meter.end_backward({"optimizer": self.optimizer})
         self._losses.append(loss.detach())
 
     def step(self, loss: Tensor | None = None, zero_grad: bool = True, *, closure: object = None) -> StepResult:
@@ -153,6 +159,7 @@ class Session:
             events=tuple(events),
         )
         self._losses = []
+        self._meter.end_step()
         self._events.extend(events)
         if self._folder is not None:
             scale = None if self.recipe.loss_scale.kind == "none" else before.scale
@@ -165,6 +172,26 @@ class Session:
         ``from_step`` tells which step that was; a note, where a phase has begun and was not measured yet.
         """
         return self._phases.audit()
+
+    def memory(self) -> Memory:
+        """Bytes by kind, measured: what is there now, and what the measured step held at its fullest.
+
+        Activations and gradients are measured in the first step of the run and of each later phase, and in the step
+        after ``measure_next_step``.
+
+        Example:
+            >>> from mixprec.training import prepare
+            >>> model = nn.Linear(8, 4)
+            >>> session = prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), "fp32")
+            >>> _ = session.step(model(torch.ones(16, 8)).sum())
+            >>> print(session.memory())
+            memory of recipe fp32: 36 parameters
+        """
+        return count_memory(self.model, {"optimizer": self._kept}, self._kept_beside(), self._meter, self.recipe.name)
+
+    def measure_next_step(self) -> None:
+        """Measure ``audit()`` and ``memory()`` anew in the next training step."""
+        self._phases.measure_next_step(self.applied)
 
     def restore(self) -> None:
         """Give the model its own classes and the optimizer the model's own parameters back; ends the session.
@@ -210,6 +237,15 @@ class Session:
         self._statistics.forget()
         self._clear_gradients()
         self._losses = []
+
+    def _resident(self) -> Mapping[StorageKey, int]:
+        return resident_storages(self.model, {"optimizer": self._kept}, self._kept_beside())
+
+    def _kept_beside(self) -> dict[str, object]:
+        """Tensors of the session beside those of model and optimizers, by what they are."""
+        samples = () if self._watch is None else self._watch.tensors
+        kept = self._conversion.kept_tensors()
+        return {**kept, "copies of statistics": self._statistics.tensors, "samples of weights": samples}
 
     def _apply(self, params: Sequence[Tensor], measured: Measured) -> list[Event]:
         if self.clip_norm is not None and measured.total > self.clip_norm:

@@ -39,6 +39,11 @@ class StatisticsKeeper:
         if not self._kept and module.training and not torch.compiler.is_compiling():
             self._kept = [buffer.clone() for buffer in self._buffers]
 
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The copies that are there."""
+        return tuple(self._kept)
+
     def forget(self) -> None:
         """The step was applied."""
         self._kept = []
