@@ -67,7 +67,7 @@ def saved_tensors(root: Tensor) -> SavedTensors:
 
     Example:
         >>> x = torch.ones(16, 8, requires_grad=True)
-        >>> y = (x.exp() * 2).sum()  # the gradient of exp needs its result: 16 * 8 * 4 bytes
+        >>> y = x.exp().sum()  # the gradient of exp needs its result: 16 * 8 * 4 bytes
         >>> [storage.bytes for storage in saved_tensors(y).storages.values()]
         [512]
     """
