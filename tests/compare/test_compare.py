@@ -183,6 +183,13 @@ def test_memory_is_that_of_the_step(tmp_path: Path):
     assert memory.saved_activation_bytes >= batch + 2 * hidden
     assert parameters + memory.saved_activation_bytes < memory.peak_bytes < parameters + 100_000
     assert memory.rss_bytes > memory.peak_bytes
+    assert memory.parameters == parameters // 4
+    assert memory.bytes_by_kind is not None
+    assert memory.saved_by_site is not None
+    assert memory.bytes_by_kind["weights"] == memory.bytes_by_kind["gradients"] == parameters
+    assert sum(memory.saved_by_site.values()) == memory.saved_activation_bytes
+    # The relu's result, which the last layer reads, is its own; the batch is that of the first.
+    assert memory.saved_by_site["hidden"] == batch
 
 
 def test_interrupted_runs_are_kept_and_resumed(tmp_path: Path):

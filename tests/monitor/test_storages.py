@@ -31,11 +31,11 @@ def test_a_view_keeps_the_whole():
 @pytest.mark.filterwarnings("ignore:Sparse CS[RC] tensor support is in beta")
 def test_a_compressed_tensor_is_its_indices_and_values(make: Callable[..., Tensor]):
     compressed, plain, values = torch.tensor([0, 1, 2]), torch.tensor([1, 0]), torch.ones(2)
-    assert storage_bytes(make(compressed, plain, values, size=(2, 2))) == 3 * 8 + 2 * 8 + 2 * 4
+    assert storage_bytes(make(compressed, plain, values, size=(2, 2), check_invariants=True)) == 3 * 8 + 2 * 8 + 2 * 4
 
 
 def test_a_coordinate_tensor_is_its_indices_and_values():
-    sparse = torch.sparse_coo_tensor(torch.tensor([[0, 1], [1, 0]]), torch.ones(2), (2, 2))
+    sparse = torch.sparse_coo_tensor(torch.tensor([[0, 1], [1, 0]]), torch.ones(2), (2, 2), check_invariants=True)
     assert storage_bytes(sparse) == 4 * 8 + 2 * 4
 
 

@@ -25,15 +25,15 @@ from mixprec.records import (
 from mixprec.specs import Recipe
 from mixprec.training import Event, StepResult, prepare
 
-from ._memory import Measured, peak_memory, process_bytes, saved_activations, storage_bytes
+from ._memory import Measured, peak_memory, process_bytes
 from ._workload import Workload
 
 Record = StepRecord | EvaluationRecord | EventRecord | CoverageRecord | MemoryRecord | RunEndRecord
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
-#: Steps during which memory is measured; they are among the first three, which no time ratio counts.
-SAVED_STEP, PEAK_STEP = 1, 2
+#: The step whose peak of memory is measured; the session measures the first. No time ratio counts the first three.
+PEAK_STEP = 2
 
 
 class Trial:
@@ -61,7 +61,7 @@ class Trial:
             total_steps=workload.steps,
         )
         self.device = next(self._model.parameters()).device
-        self._saved, self._peak = Measured(), Measured()
+        self._peak = Measured()
         self._applied = 0
         self.step = 0
         self.ended = False
@@ -93,11 +93,10 @@ class Trial:
         last = self._workload.steps - 1
         with ExitStack() as stack:
             if self.step == min(PEAK_STEP, last):
-                self._peak = stack.enter_context(peak_memory(self.device, self._resident_bytes))
-            hooks = self.step == min(SAVED_STEP, last)
+                self._peak = stack.enter_context(peak_memory(self.device, lambda: self._session.memory().held))
             self._synchronize()
             started = time.perf_counter()
-            loss, result = self._train_on(batch, hooks)
+            loss, result = self._train_on(batch)
             self._synchronize()
             seconds = time.perf_counter() - started
         yield self._step_record(loss, result, seconds, scale)
@@ -109,12 +108,8 @@ class Trial:
         if not math.isfinite(loss):
             yield self.end("diverged", f"the loss was {loss} at step {self.step}")
 
-    def _train_on(self, batch: object, hooks: bool) -> tuple[float, StepResult]:
-        if hooks:
-            with saved_activations(self._model) as self._saved:
-                loss = self._workload.loss(self._model, batch)
-        else:
-            loss = self._workload.loss(self._model, batch)
+    def _train_on(self, batch: object) -> tuple[float, StepResult]:
+        loss = self._workload.loss(self._model, batch)
         result = self._session.step(loss)
         return float(loss.detach()), result
 
@@ -188,18 +183,17 @@ class Trial:
             ),
             uncovered=tuple(f"{row.site} ({row.gemm})" for row in audit.uncovered),
         )
+        memory = self._session.memory()
         yield MemoryRecord(
             recipe=self.recipe,
             seed=self.seed,
-            saved_activation_bytes=self._saved.bytes,
+            saved_activation_bytes=memory.saved_bytes or 0,
             peak_bytes=self._peak.bytes,
             rss_bytes=process_bytes(),
+            parameters=memory.parameters,
+            bytes_by_kind=memory.by_kind,
+            saved_by_site=memory.saved,
         )
-
-    def _resident_bytes(self) -> int:
-        """Weights, buffers and optimizer state, with masters where the session keeps them."""
-        state = [self._optimizer.state, self._session.state_dict()]
-        return storage_bytes([*self._model.parameters(), *self._model.buffers(), *state])
 
     def _synchronize(self) -> None:
         if self.device.type != "cpu":

@@ -192,9 +192,11 @@ class GemmObserver(TorchDispatchMode):
 
     def made_in(self, number: int) -> str | None:
         """The path of the module that made a node of the graph, by the node's number; ``None``: none of the model's."""
-        if not any(first <= number < end for first, end in self._spans):
+        first = next((first for first, end in self._spans if first <= number < end), None)
+        if first is None:
             return None
-        origin = self._origins.get(number)
+        # A node of no operator of its own was made with the one before it.
+        origin = next((self._origins[n] for n in range(number, first - 1, -1) if n in self._origins), None)
         return ROOT if origin is None else origin.site
 
 

@@ -177,7 +177,8 @@ class ConversionState:
     def tensors(self) -> dict[str, tuple[Tensor, ...]]:
         """What is kept beside the model between passes, by what it is; workspaces are those of this thread."""
         return {
-            "amax histories": (*self.histories.values(), *self._past.tensors),
+            "amax histories": tuple(self.histories.values()),
+            "past passes": self._past.tensors,
             "codes of weights": self.weights.tensors,
             "cast workspaces": self.current.workspace.tensors,
         }
