@@ -40,7 +40,8 @@ class Recomputed(nn.Module):
 
 
 def mlp() -> nn.Module:
-    return nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Dropout(0.5), nn.LayerNorm(256), nn.Linear(256, 64), nn.ReLU())
+    wide = (nn.Linear(64, 256), nn.GELU(), nn.Dropout(0.5), nn.LayerNorm(256))
+    return nn.Sequential(*wide, nn.Linear(256, 64), nn.ReLU())
 
 
 MODELS: dict[str, Callable[[], nn.Module]] = {

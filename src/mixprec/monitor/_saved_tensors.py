@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ._storages import StorageKey, storages_in
 
-_SavedTensor: Any = torch._C._autograd.SavedTensor
+_SavedTensor: Any = torch._C._autograd.SavedTensor  # pyright: ignore[reportAttributeAccessIssue]
 _RAW = "_raw_saved_"
 #: What checkpoints keep is in objects of this module.
 _CHECKPOINT = "torch.utils.checkpoint"

@@ -172,8 +172,9 @@ class Conversion:
     def module_of_nodes(self) -> Callable[[int], str | None] | None:
         """Tells which module's forward made a node of the graph, by the node's number, in the step that is measured.
 
-        Its answer is a path, ``ROOT`` for the root's own operations, and ``None`` for what was made outside of the model
-        (the loss). It stays good after the step. ``None``: no step is measured, or a compiled one, which shows no modules.
+        Its answer is a path, ``"<model>"`` for the root's own operations, and ``None`` for what was made outside of the
+        model (the loss). It stays good after the step. ``None`` in its place: no step is measured, or one that was
+        compiled, which shows no modules.
         """
         observer = self.state.observer
         return observer.made_in if observer is not None and observer.was_on else None

@@ -14,8 +14,8 @@ MEMORY_KINDS = ("weights", "masters", "moments", "gradients", "saved activations
 SHOWN_SITES = 10
 _PER_PARAMETER = "memory: after each size the bytes per parameter"
 _NOT_AT_ONCE = (
-    "gradients and saved activations are each told at their most, which is not at the same moment: the peak may be less "
-    "than the sum"
+    "gradients and saved activations are each told at their most, which is not at the same moment: the peak may be "
+    "less than the sum"
 )
 
 
@@ -26,7 +26,7 @@ def grouped(bytes_by_kind: Mapping[str, int]) -> dict[str, int]:
         >>> grouped({"weights": 8, "counters": 4, "cast workspaces": 2})["other"]
         6
     """
-    sums = dict.fromkeys(MEMORY_KINDS, 0)
+    sums: dict[str, int] = dict.fromkeys(MEMORY_KINDS, 0)
     for kind, n in bytes_by_kind.items():
         sums[kind if kind in sums else "other"] += n
     return sums
@@ -59,9 +59,7 @@ def memory_table(summary: Summary) -> Table | None:
         return None
     shown = [kind for kind in MEMORY_KINDS if any(kinds[kind] for kinds in measured.values())]
     rows = tuple(_row(row, measured[row.recipe], shown) for row in summary.rows if row.recipe in measured)
-    return Table(
-        headers=("recipe", "parameters", *shown, "together"), rows=rows, notes=(_PER_PARAMETER, _NOT_AT_ONCE)
-    )
+    return Table(headers=("recipe", "parameters", *shown, "together"), rows=rows, notes=(_PER_PARAMETER, _NOT_AT_ONCE))
 
 
 def sites_table(row: RecipeSummary) -> Table | None:

@@ -29,9 +29,9 @@ class Memory:
         counters: step counters and other single numbers of the optimizers' states and groups.
         gradients: that are there now.
         most_gradients: that were there at the end of the measured step's last backward pass.
-        saved: what autograd held for backward passes when the measured step's first one began, by the path of the module
-            whose operations saved it first: ``"<model>"`` for those of the root itself, ``"<loss>"`` for those outside of
-            the model. Weights, buffers and what else is counted here are not in it; a batch that is saved is.
+        saved: what autograd held for backward passes when the measured step's first one began, by the path of the
+            module whose operations saved it first: ``"<model>"`` for those of the root itself, ``"<loss>"`` for those
+            outside of the model. Weights, buffers and what else is counted here are not in it; a batch is.
         buffers: of the model.
         other: by what it is: averages of weights, amax histories, what is remembered of past passes, codes of weights,
             cast workspaces (of the calling thread), copies of running statistics, samples of the update watch.
@@ -70,7 +70,7 @@ class Memory:
 
     @property
     def by_kind(self) -> dict[str, int]:
-        """What a training step needs, by kind: gradients and saved activations at their most, once they are measured."""
+        """What a training step needs, by kind: gradients and saved activations at their most, once measured."""
         kinds = {
             "weights": self.weights,
             "masters": self.masters,
@@ -120,5 +120,6 @@ def _aligned(rows: Iterable[tuple[str, str, str]]) -> list[str]:
     cells = list(rows)
     widths = [max(len(row[i]) for row in cells) for i in range(3)]
     return [
-        f"  {name.ljust(widths[0])}  {n.rjust(widths[1])}  {share.rjust(widths[2])}".rstrip() for name, n, share in cells
+        f"  {name.ljust(widths[0])}  {n.rjust(widths[1])}  {share.rjust(widths[2])}".rstrip()
+        for name, n, share in cells
     ]

@@ -1,4 +1,4 @@
-"""What one step holds at its fullest: activations when its first backward pass begins, gradients when its last one ends."""
+"""What a step holds at its fullest: activations as its first backward pass begins, gradients as its last one ends."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _OPAQUE_NOTE = (
     "view; functions of C++ extensions)"
 )
 _WHOLE_NOTE = (
-    "the measured step was compiled by torch.compile, which shows no modules: all that was saved is told under '<model>'"
+    "the measured step was compiled by torch.compile, which shows no modules: all that was saved is told under "
+    "'<model>'"
 )
-_OLD_TORCH = "saved activations cannot be measured with this torch, which does not show what a graph keeps: upgrade torch"
+_OLD_TORCH = "saved activations are not measured: this torch does not show what a graph keeps; upgrade torch"
 _NOT_YET = "saved activations and gradients of a step are not measured yet: run one training step"
 
 #: Where operations are told that ran in the model, when the step does not show in which module.
