@@ -10,62 +10,82 @@ from torch.optim import Optimizer
 
 from ..monitor import StorageKey, storages_in, tensors_in
 from ..optim import KeptWeights
+from ._applying import Applier
 from ._memory import Memory
 from ._memory_meter import MemoryMeter
 
 
-def count_memory(
-    model: nn.Module,
-    kept: Mapping[str, KeptWeights],
-    other: Mapping[str, object],
-    meter: MemoryMeter,
-    recipe: str,
-) -> Memory:
-    """Count what is there, and tell what the measured step held.
+class MemoryCounter:
+    """Counts what is there when it is asked, and measures the steps that are audited.
 
     Args:
         model: the root.
         kept: the optimizers, by name.
-        other: tensors that are kept beside, by what they are.
-        meter: of the session.
+        applier: knows what else follows the steps.
         recipe: its name.
     """
-    optimizers = {name: one.optimizer for name, one in kept.items()}
-    kinds = _kinds(model, kept, other) | {"gradients": meter.gradients(optimizers)}
-    counted = _each_once(kinds)
-    step = meter.last
-    named = ("weights", "masters", "moments", "counters", "gradients", "buffers")
-    return Memory(
-        recipe=recipe,
-        parameters=sum(p.numel() for p in model.parameters()),
-        **{name: counted[name] for name in named},
-        most_gradients=None if step is None else step.gradients,
-        saved=None if step is None else step.by_site,
-        other={name: n for name, n in counted.items() if name not in named and n},
-        from_step=0 if step is None else step.from_step,
-        notes=meter.notes,
-    )
 
+    def __init__(self, model: nn.Module, kept: Mapping[str, KeptWeights], applier: Applier, recipe: str) -> None:
+        self._model, self._kept, self._applier, self._recipe = model, kept, applier, recipe
+        self._meter = MemoryMeter(applier.conversion)
 
-def resident_storages(
-    model: nn.Module, kept: Mapping[str, KeptWeights], other: Mapping[str, object]
-) -> dict[StorageKey, int]:
-    """The storages that are there between steps, whatever they are."""
-    return {key: n for storages in _kinds(model, kept, other).values() for key, n in storages.items()}
+    def begin_backward(self, loss: Tensor, applied: int) -> None:
+        """To be called before each backward pass, through the graph of ``loss``, after so many applied steps."""
+        self._meter.begin_backward(loss, applied, self._resident)
 
+    def end_backward(self) -> None:
+        """To be called after each backward pass."""
+        self._meter.end_backward(self._gradients)
 
-def _kinds(
-    model: nn.Module, kept: Mapping[str, KeptWeights], other: Mapping[str, object]
-) -> dict[str, dict[StorageKey, int]]:
-    optimizers = [one.optimizer for one in kept.values()]
-    return {
-        "weights": storages_in(model.parameters()),
-        "buffers": storages_in(model.buffers()),
-        "masters": storages_in([one.extras() for one in kept.values()]),
-        "counters": storages_in(_counters(optimizers)),
-        "moments": storages_in([one.state for one in optimizers]),
-        **{name: storages_in(tensors) for name, tensors in other.items()},
-    }
+    def end_step(self) -> None:
+        """To be called when a step is over, applied or not."""
+        self._meter.end_step()
+
+    def count(self) -> Memory:
+        """What is there now, and what the measured step held."""
+        counted, step = _each_once({**self._kinds(), "gradients": self._gradients()}), self._meter.last
+        named = ("weights", "masters", "moments", "counters", "gradients", "buffers")
+        return Memory(
+            recipe=self._recipe,
+            parameters=sum(p.numel() for p in self._model.parameters()),
+            **{name: counted[name] for name in named},
+            most_gradients=None if step is None else step.gradients,
+            saved=None if step is None else step.by_site,
+            other={name: n for name, n in counted.items() if name not in named and n},
+            from_step=0 if step is None else step.from_step,
+            notes=self._meter.notes,
+        )
+
+    def _resident(self) -> dict[StorageKey, int]:
+        """The storages that are there between steps, whatever they are."""
+        return {key: n for storages in self._kinds().values() for key, n in storages.items()}
+
+    def _kinds(self) -> dict[str, dict[StorageKey, int]]:
+        optimizers = [one.optimizer for one in self._kept.values()]
+        return {
+            "weights": storages_in(self._model.parameters()),
+            "buffers": storages_in(self._model.buffers()),
+            "masters": storages_in([one.extras() for one in self._kept.values()]),
+            "counters": storages_in(_counters(optimizers)),
+            "moments": storages_in([one.state for one in optimizers]),
+            **{name: storages_in(tensors) for name, tensors in self._beside().items()},
+        }
+
+    def _beside(self) -> dict[str, object]:
+        """Tensors that are neither the model's nor the optimizers', by what they are."""
+        applier = self._applier
+        return {
+            "averages": [average.state_dict() for average, _ in applier.averages.values()],
+            **applier.conversion.kept_tensors(),
+            "copies of statistics": applier.statistics.tensors,
+            "samples of weights": () if applier.watch is None else applier.watch.tensors,
+        }
+
+    def _gradients(self) -> dict[StorageKey, int]:
+        """The storages of all gradients: of the model's parameters, and of what the optimizers hold in their place."""
+        groups = [group for one in self._kept.values() for group in one.optimizer.param_groups]
+        held = [p for group in groups for p in group["params"]]
+        return storages_in([p.grad for p in (*self._model.parameters(), *held) if p.grad is not None])
 
 
 def _counters(optimizers: Iterable[Optimizer]) -> Iterator[Tensor]:

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch import Tensor
 
-from ..monitor import StorageKey, can_look_into_graphs, saved_tensors, storages_in
+from ..monitor import StorageKey, can_look_into_graphs, saved_tensors
 from ..nn import Conversion
 from ._memory import LOSS
 
@@ -82,12 +81,11 @@ class MemoryMeter:
     steps pay one comparison for each backward pass.
 
     Args:
-        model: the root.
-        conversion: of the model; says which step is measured, and which module made a node.
+        conversion: says which step is measured, and which module made a node.
     """
 
-    def __init__(self, model: nn.Module, conversion: Conversion) -> None:
-        self._model, self._conversion = model, conversion
+    def __init__(self, conversion: Conversion) -> None:
+        self._conversion = conversion
         self._last: StepMemory | None = None
         self._is_open = False
 
@@ -105,19 +103,18 @@ class MemoryMeter:
         if self._is_open and self._last is not None:
             self._last.add(loss, resident())
 
-    def end_backward(self, optimizers: Mapping[str, Optimizer]) -> None:
-        """To be called after each backward pass."""
+    def end_backward(self, gradients: Callable[[], Mapping[StorageKey, int]]) -> None:
+        """To be called after each backward pass.
+
+        Args:
+            gradients: gives the storages of those that are there.
+        """
         if self._is_open and self._last is not None:
-            self._last.gradients = max(self._last.gradients, sum(self.gradients(optimizers).values()))
+            self._last.gradients = max(self._last.gradients, sum(gradients().values()))
 
     def end_step(self) -> None:
         """To be called when the step is over, applied or not."""
         self._is_open = False
-
-    def gradients(self, optimizers: Mapping[str, Optimizer]) -> dict[StorageKey, int]:
-        """The storages of all gradients: of the model's parameters, and of what the optimizers hold in their place."""
-        held = (p for one in optimizers.values() for group in one.param_groups for p in group["params"])
-        return storages_in([p.grad for p in (*self._model.parameters(), *held) if p.grad is not None])
 
     @property
     def last(self) -> StepMemory | None:
