@@ -125,7 +125,7 @@ def check_moment(stored: StoredMoment, i: int) -> None:
         raise ValueError(f"slot {i}: a moment's block is {stored.block}, expected 128 or 256")
     blocks = -(-values.numel() // stored.block)
     _check_beside(stored.scales, torch.float32, blocks, i, "scales")
-    if stored.kind == "e4m3" and stored.expand:
+    if stored.kind == "e4m3":
         _check_beside(stored.powers, torch.uint8, blocks, i, "powers")
 
 

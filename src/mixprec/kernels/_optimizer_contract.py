@@ -51,7 +51,7 @@ class StoredMoment:
 
     ``fp32`` and ``bf16`` (rounded to nearest, ties to even): ``values`` has the weight's shape. ``e4m3`` and
     ``dynamic``: ``values`` are uint8 codes ``[n]``, ``scales`` fp32 ``[ceil(n / block)]``, and ``powers`` (``e4m3``
-    with ``expand``) uint8 ``[ceil(n / block)]``; fresh ones are zeros. See `_moment_codes` of the reference for the
+    only) uint8 ``[ceil(n / block)]``; fresh ones are zeros. See `_moment_codes` of the reference for the
     codes' arithmetic.
 
     Attributes:

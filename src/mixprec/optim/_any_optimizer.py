@@ -40,7 +40,8 @@ class SubstitutedWeights(KeptWeights):
         self._attach()
 
     def gradients(self) -> dict[Parameter, Tensor]:
-        self._attach()
+        for kept in self._substitutes.values():
+            kept.agree_on_cleared()
         return super().gradients()
 
     def apply(self, factor: float) -> None:

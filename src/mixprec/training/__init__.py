@@ -3,6 +3,12 @@
 from ._memory import Memory
 from ._prepare import prepare
 from ._result import Event, StepResult
+from ._resumed import Resumed
 from ._session import Session
+from .checkpoint import CheckpointDamaged, CheckpointNotWritten
 
+<<<<<<< HEAD
 __all__ = ["Event", "Memory", "Session", "StepResult", "prepare"]
+=======
+__all__ = ["CheckpointDamaged", "CheckpointNotWritten", "Event", "Resumed", "Session", "StepResult", "prepare"]
+>>>>>>> session

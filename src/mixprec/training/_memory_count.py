@@ -75,7 +75,7 @@ class MemoryCounter:
         """Tensors that are neither the model's nor the optimizers', by what they are."""
         applier = self._applier
         return {
-            "averages": [average.state_dict() for average, _ in applier.averages.values()],
+            "averages": [average.state_dict() for average in applier.averages.values()],
             **applier.conversion.kept_tensors(),
             "copies of statistics": applier.statistics.tensors,
             "samples of weights": () if applier.watch is None else applier.watch.tensors,

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from torch import nn
+
 from ..loss_scaling import scale_text
+from ..optim import HALF_DTYPES, NarrowedParameters
+from ..specs import Recipe
 
 if TYPE_CHECKING:
     from ._session import Session
@@ -28,3 +32,22 @@ def session_text(session: Session) -> str:
     if session.applied or session.skipped:
         line += f"; steps: {session.applied} applied, {session.skipped} skipped"
     return "\n".join([line, *(f"  note: {note}" for note in session.notes)])
+
+
+def narrowing_notes(model: nn.Module, recipe: Recipe, narrowed: NarrowedParameters | None) -> tuple[str, ...]:
+    """What there is to tell of parameters that were brought to 16 bits.
+
+    Args:
+        model: after it.
+        recipe: that wants it.
+        narrowed: which ones; ``None`` where the recipe does not.
+    """
+    if narrowed is None:
+        return ()
+    if narrowed.names:
+        count, dtype = len(narrowed.names), recipe.compute_dtype
+        what = "1 fp32 parameter was" if count == 1 else f"{count} fp32 parameters were"
+        return (f"{what} brought to {dtype}, as recipe {recipe.name} keeps them; restore() makes them fp32 again",)
+    if any(p.dtype in HALF_DTYPES for p in model.parameters()):
+        return ()
+    return (f"recipe {recipe.name} keeps weights in 16 bits, and none of the model's can be: all train as they are",)
