@@ -7,8 +7,13 @@ from ._resumed import Resumed
 from ._session import Session
 from .checkpoint import CheckpointDamaged, CheckpointNotWritten
 
-<<<<<<< HEAD
-__all__ = ["Event", "Memory", "Session", "StepResult", "prepare"]
-=======
-__all__ = ["CheckpointDamaged", "CheckpointNotWritten", "Event", "Resumed", "Session", "StepResult", "prepare"]
->>>>>>> session
+__all__ = [
+    "CheckpointDamaged",
+    "CheckpointNotWritten",
+    "Event",
+    "Memory",
+    "Resumed",
+    "Session",
+    "StepResult",
+    "prepare",
+]
