@@ -181,8 +181,10 @@ class Conversion:
 
     def kept_tensors(self) -> dict[str, tuple[Tensor, ...]]:
         """Tensors that the conversion keeps beside the model, by what they are; workspaces are those of this thread."""
-        kept = self.state.tensors()
-        return {**kept, "amax histories": (*kept["amax histories"], *self._step_start.histories.values())}
+        kept, start = self.state.tensors(), self._step_start
+        kept["amax histories"] += tuple(start.histories.values())
+        kept["random states"] += (start.random,)
+        return kept
 
     def audit(self) -> Audit:
         """Format and engine of every GEMM of the last measured step."""

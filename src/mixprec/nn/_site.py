@@ -178,7 +178,7 @@ class ConversionState:
         """What is kept beside the model between passes, by what it is; workspaces are those of this thread."""
         return {
             "amax histories": tuple(self.histories.values()),
-            "past passes": self._past.tensors,
+            "random states": (self.random, self.current.drawn, *self._past.tensors),
             "codes of weights": self.weights.tensors,
             "cast workspaces": self.current.workspace.tensors,
         }

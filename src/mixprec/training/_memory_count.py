@@ -89,12 +89,12 @@ class MemoryCounter:
 
 
 def _counters(optimizers: Iterable[Optimizer]) -> Iterator[Tensor]:
-    """Single numbers: step counters and the like of each parameter, and options of groups that are tensors."""
+    """Single numbers: step counters and the like of each parameter, and what groups hold in place of a master."""
     for optimizer in optimizers:
         for param, values in optimizer.state.items():
             yield from _single_numbers(param, values)
         for group in optimizer.param_groups:
-            yield from tensors_in({name: value for name, value in group.items() if name != "params"})
+            yield from tensors_in(group)  # its parameters are counted as weights and masters
 
 
 def _single_numbers(param: object, values: Any) -> Iterator[Tensor]:
