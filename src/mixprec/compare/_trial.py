@@ -11,6 +11,7 @@ from contextlib import ExitStack
 import torch
 from torch import nn
 
+from mixprec.monitor import can_look_into_graphs
 from mixprec.records import (
     CoverageRecord,
     CoverageRow,
@@ -25,7 +26,7 @@ from mixprec.records import (
 from mixprec.specs import Recipe
 from mixprec.training import Event, StepResult, prepare
 
-from ._memory import Measured, peak_memory, process_bytes
+from ._memory import Measured, peak_memory, process_bytes, saved_activations
 from ._workload import Workload
 
 Record = StepRecord | EvaluationRecord | EventRecord | CoverageRecord | MemoryRecord | RunEndRecord
@@ -61,7 +62,7 @@ class Trial:
             total_steps=workload.steps,
         )
         self.device = next(self._model.parameters()).device
-        self._peak = Measured()
+        self._saved, self._peak = Measured(), Measured()
         self._applied = 0
         self.step = 0
         self.ended = False
@@ -109,7 +110,11 @@ class Trial:
             yield self.end("diverged", f"the loss was {loss} at step {self.step}")
 
     def _train_on(self, batch: object) -> tuple[float, StepResult]:
-        loss = self._workload.loss(self._model, batch)
+        if self.step == 0 and not can_look_into_graphs():
+            with saved_activations(self._model) as self._saved:
+                loss = self._workload.loss(self._model, batch)
+        else:
+            loss = self._workload.loss(self._model, batch)
         result = self._session.step(loss)
         return float(loss.detach()), result
 
@@ -187,7 +192,7 @@ class Trial:
         yield MemoryRecord(
             recipe=self.recipe,
             seed=self.seed,
-            saved_activation_bytes=memory.saved_bytes or 0,
+            saved_activation_bytes=self._saved.bytes if memory.saved_bytes is None else memory.saved_bytes,
             peak_bytes=self._peak.bytes,
             rss_bytes=process_bytes(),
             parameters=memory.parameters,

@@ -33,8 +33,8 @@ class Memory:
             module whose operations saved it first: ``"<model>"`` for those of the root itself, ``"<loss>"`` for those
             outside of the model. Weights, buffers and what else is counted here are not in it; a batch is.
         buffers: of the model.
-        other: by what it is: averages of weights, amax histories, random states (those of passes that may be repeated too),
-            codes of weights, cast workspaces (of the calling thread), copies of running statistics, samples of the update watch.
+        other: by what it is: averages of weights, amax histories, random states (of passes that may be repeated too),
+            codes of weights, cast workspaces (of the calling thread), copies of buffers, samples of the update watch.
         from_step: applied steps before the measured one.
         notes: what the numbers leave out, and what to do.
     """

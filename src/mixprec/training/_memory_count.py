@@ -77,7 +77,7 @@ class MemoryCounter:
         return {
             "averages": [average.state_dict() for average in applier.averages.values()],
             **applier.conversion.kept_tensors(),
-            "copies of statistics": applier.statistics.tensors,
+            "copies of buffers": applier.statistics.tensors,
             "samples of weights": () if applier.watch is None else applier.watch.tensors,
         }
 

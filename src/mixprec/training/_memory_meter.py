@@ -38,7 +38,7 @@ class StepMemory:
         saved: bytes and site of each saved storage.
         opaque: kinds of nodes that were not seen into.
         gradients: bytes at the end of the last backward pass.
-        backwards: passes that have begun.
+        backwards: passes whose graphs were read.
     """
 
     from_step: int
@@ -66,8 +66,10 @@ class StepMemory:
         return LOSS if module is None else module
 
     @property
-    def by_site(self) -> dict[str, int]:
-        """Bytes by site, the most first."""
+    def by_site(self) -> dict[str, int] | None:
+        """Bytes by site, the most first; ``None``: they cannot be seen."""
+        if not self.backwards:
+            return None
         sums: dict[str, int] = {}
         for n, site in self.saved.values():
             sums[site] = sums.get(site, 0) + n
@@ -97,10 +99,10 @@ class MemoryMeter:
             applied: steps before this one.
             resident: gives the storages that are there between steps.
         """
-        if self._conversion.is_measuring and can_look_into_graphs():
+        if self._conversion.is_measuring:
             self._last = StepMemory(applied, self._conversion.module_of_nodes(), _next_number())
             self._is_open = True
-        if self._is_open and self._last is not None:
+        if self._is_open and self._last is not None and can_look_into_graphs():
             self._last.add(loss, resident())
 
     def end_backward(self, gradients: Callable[[], Mapping[StorageKey, int]]) -> None:
@@ -124,10 +126,10 @@ class MemoryMeter:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is not measured, and why."""
-        if not can_look_into_graphs():
-            return (_OLD_TORCH,)
         if self._last is None:
             return (_NOT_YET,)
+        if not can_look_into_graphs():
+            return (_OLD_TORCH,)
         notes = [_OPAQUE_NOTE.format(" and ".join(sorted(self._last.opaque)))] if self._last.opaque else []
         return (*notes, _WHOLE_NOTE) if self._last.module_of is None else tuple(notes)
 
