@@ -97,7 +97,10 @@ def unmoved(params: list[nn.Parameter], began: list[Tensor]) -> float:
     """Weights of pixels that are never lit move in no arithmetic; they are left out."""
     images, _ = digits()
     lit = images[:TRAINING].amax(0) > 0
-    still = [(p == old)[:, lit] if p.shape == (64, 64) and place == 0 else p == old for place, (p, old) in enumerate(zip(params, began, strict=True))]
+    still = [
+        (p == old)[:, lit] if p.shape == (64, 64) and place == 0 else p == old
+        for place, (p, old) in enumerate(zip(params, began, strict=True))
+    ]
     return sum(int(s.sum()) for s in still) / sum(s.numel() for s in still)
 
 

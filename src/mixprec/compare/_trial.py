@@ -31,8 +31,6 @@ from ._workload import Workload
 
 Record = StepRecord | EvaluationRecord | EventRecord | CoverageRecord | MemoryRecord | RunEndRecord
 
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
-
 #: The step whose peak of memory is measured; the session measures the first. No time ratio counts the first three.
 PEAK_STEP = 2
 
@@ -49,8 +47,6 @@ class Trial:
     def __init__(self, workload: Workload, recipe: Recipe, seed: int) -> None:
         self._workload, self._recipe, self._seed = workload, recipe, seed
         self._model = copy.deepcopy(workload.model).train()
-        if recipe.weights == "true":
-            _narrow_parameters(self._model, recipe.compute_dtype)
         self._optimizer = workload.optimizer(self._model.parameters())
         self._base_rates = [float(group["lr"]) for group in self._optimizer.param_groups]
         self._session = prepare(
@@ -203,16 +199,3 @@ class Trial:
     def _synchronize(self) -> None:
         if self.device.type != "cpu":
             torch.accelerator.synchronize(self.device)
-
-
-def _narrow_parameters(model: nn.Module, dtype: str) -> None:
-    """Keep the weights themselves in 16 bits; buffers stay as they are.
-
-    Batch norms keep fp32 weights: torch wants those and the running statistics, which need fp32, in one dtype.
-    """
-    for module in model.modules():
-        if getattr(module, "running_mean", None) is not None:
-            continue
-        for parameter in module.parameters(recurse=False):
-            if parameter.is_floating_point():
-                parameter.data = parameter.data.to(DTYPES[dtype])
