@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses import FakeTensorMode
 from torch.nn.utils.rnn import pad_packed_sequence
 from torch.testing._internal.two_tensor import TwoTensor
 
@@ -46,14 +48,32 @@ def test_a_sparse_gradient_that_is_not_coalesced_counts():
     assert storage_bytes(table.weight.grad) >= 3 * 8
 
 
+class Reserved(Tensor):
+    """A wrapper that only knows itself what is in it."""
+
+    @staticmethod
+    def __new__(cls, inner: Tensor) -> Reserved:
+        return Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+    def __init__(self, inner: Tensor) -> None:
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise NotImplementedError
+
+
 def test_a_wrapper_is_what_it_wraps():
     assert storage_bytes(TwoTensor(torch.zeros(10), torch.zeros(10))) == 80
+    assert storage_bytes(Reserved(torch.zeros(10))) == 40, "one that does not tell its parts"
 
 
 def test_what_has_no_memory_counts_nothing():
     emptied = torch.zeros(10)
     emptied.untyped_storage().resize_(0)
-    assert storage_bytes([torch.zeros(10, device="meta"), torch.zeros(0), emptied, None, "text", 3]) == 0
+    with FakeTensorMode():
+        fake = torch.zeros(10)
+    assert storage_bytes([torch.zeros(10, device="meta"), fake, torch.zeros(0), emptied, None, "text", 3]) == 0
 
 
 def test_packed_sequences_are_containers():

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import torch
 from torch import Tensor
+from torch._subclasses import FakeTensor
+from torch.nn import Parameter
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 #: A storage by its device and address: memory that two storage objects share (an array's, say) is one.
@@ -59,15 +61,20 @@ def tensors_in(values: object) -> Iterator[Tensor]:
 def _storages_of(tensor: Tensor) -> Iterator[tuple[StorageKey, int]]:
     for part in _dense_parts(tensor):
         storage = part.untyped_storage()
-        if part.device.type != "meta" and storage.nbytes():
+        if storage.nbytes():
             yield (str(part.device), storage.data_ptr()), storage.nbytes()
 
 
 def _dense_parts(tensor: Tensor) -> Iterator[Tensor]:
-    """The strided tensors that a tensor is made of."""
+    """The strided tensors that a tensor is made of; none of one without memory."""
     if is_traceable_wrapper_subclass(tensor):
         for name in tensor.__tensor_flatten__()[0]:
             yield from _dense_parts(getattr(tensor, name))
+    elif isinstance(tensor, FakeTensor) or tensor.device.type == "meta":
+        return
+    elif _is_hollow(tensor):
+        for part in tensors_in(vars(tensor)):
+            yield from _dense_parts(part)
     elif tensor.layout is torch.strided:
         yield tensor
     elif tensor.layout is torch.sparse_coo:
@@ -75,3 +82,14 @@ def _dense_parts(tensor: Tensor) -> Iterator[Tensor]:
     elif tensor.layout in _COMPRESSED:
         with torch.no_grad():
             yield from (*(part(tensor) for part in _COMPRESSED[tensor.layout]), tensor.values())
+
+
+def _is_hollow(tensor: Tensor) -> bool:
+    """Whether a tensor is a wrapper that does not tell its parts; its own storage has no memory."""
+    if type(tensor) in (Tensor, Parameter) or tensor.layout is not torch.strided:
+        return False
+    try:
+        tensor.untyped_storage().data_ptr()
+    except RuntimeError:
+        return True
+    return False

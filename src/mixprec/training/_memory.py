@@ -37,6 +37,16 @@ class Memory:
             codes of weights, cast workspaces (of the calling thread), copies of buffers, samples of the update watch.
         from_step: applied steps before the measured one.
         notes: what the numbers leave out, and what to do.
+
+    Example:
+        >>> import torch
+        >>> from mixprec.training import prepare
+        >>> model = torch.nn.Linear(8, 4)
+        >>> session = prepare(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), "fp32")
+        >>> _ = session.step(torch.tanh(model(torch.ones(16, 8))).sum())
+        >>> memory = session.memory()
+        >>> memory.weights, memory.moments, memory.saved
+        (144, 144, {'<model>': 512, '<loss>': 256})
     """
 
     recipe: str
