@@ -61,6 +61,13 @@ def different_names() -> str:
     return refusal(lambda: session.step(model(), name="a" if dist.get_rank() else "b"))
 
 
+def different_seeds() -> str:
+    """Weights that are rounded stochastically would drift apart."""
+    model = Parts()
+    session = prepare(model, torch.optim.SGD(model.parameters(), lr=1.0), "bf16-sr", seed=dist.get_rank())
+    return refusal(lambda: session.step(model()))
+
+
 def refused_on_one() -> str:
     """A loop that forgot session.backward on one rank: both are told, nobody waits."""
     model = Parts()
@@ -180,6 +187,7 @@ def all_checks() -> dict[str, Any]:
     return {
         "losses_and_alarm": losses_and_alarm(),
         "different_names": different_names(),
+        "different_seeds": different_seeds(),
         "refused_on_one": refused_on_one(),
         "norms_that_differ": norms_that_differ(),
         "each_alone": each_alone(),

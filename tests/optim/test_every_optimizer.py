@@ -86,14 +86,14 @@ def regression(name: str, kind: str | None) -> tuple[float, float]:
     model = nn.Sequential(nn.Linear(8, 16, bias=False), nn.Tanh(), nn.Linear(16, 1, bias=False))
     x = torch.randn(64, 8)
     y = torch.sin(x.sum(1, keepdim=True))
-    before = float(loss_of(model, x, y))
+    before = loss_of(model, x, y).item()
     if kind is None:
         optimizer = OPTIMIZERS[name](list(model.parameters()))
         for _ in range(STEPS):
             optimizer.zero_grad()
             loss_of(model, x, y).backward()
             optimizer.step()
-        return before, float(loss_of(model, x, y))
+        return before, loss_of(model, x, y).item()
     model.bfloat16()
     kept = keep_weights(OPTIMIZERS[name](list(model.parameters())), kind, seed=5)
     for _ in range(STEPS):
@@ -105,7 +105,7 @@ def regression(name: str, kind: str | None) -> tuple[float, float]:
     model.float()
     for p, value in zip(model.parameters(), full, strict=True):
         p.data = value
-    return before, float(loss_of(model, x, y))
+    return before, loss_of(model, x, y).item()
 
 
 def loss_of(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:

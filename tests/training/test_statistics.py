@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 
 import pytest
 import torch
@@ -169,3 +171,15 @@ def test_hooks_do_not_break_a_compiled_graph():
     assert session.step(compiled(torch.randn(8, 4)).square().mean()).applied
     session.restore()
     assert not any(m._forward_pre_hooks for m in session.model.modules())
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_model_with_hooks_can_be_copied_and_trains_on(copied):
+    session = build("batch norm")
+    assert step(session, 0)
+    twin = copied(session.model)
+    twin.train()(torch.full((4, 4), math.inf))
+    assert all(b.isfinite().all() for b in session.model.buffers())
+    kept = buffers(session)
+    assert not step(session, 1, bad=math.inf)
+    assert same(buffers(session), kept)
