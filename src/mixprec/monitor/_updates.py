@@ -55,6 +55,11 @@ class UpdateWatch:
         self._active: dict[str, int] = {}
         self._applied = 0
 
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The copies that are there."""
+        return tuple(self._before.values())
+
     def before_step(self, active: Collection[Tensor]) -> None:
         """To be called before the optimizer's step.
 

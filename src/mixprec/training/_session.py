@@ -18,6 +18,8 @@ from ._applying import Applier
 from ._averages import Averages
 from ._blame import bad_gradients, no_gradient_reason, scaling_text, skip_reason, skipped_optimizers
 from ._checks import check_loss
+from ._memory import Memory
+from ._memory_count import MemoryCounter
 from ._optimizers import choose, the_only
 from ._phases import PhaseKeeper
 from ._result import Event, StepResult
@@ -87,6 +89,7 @@ class Session(Resumable):
             schedules=settings.schedules,
             watch=watch,
         )
+        self._memory = MemoryCounter(model, kept, self._applier, recipe.name)
         self._states = StateKeeper(
             model=model,
             recipe=recipe,
@@ -220,6 +223,14 @@ class Session(Resumable):
         """
         return self._phases.audit()
 
+    def memory(self) -> Memory:
+        """Bytes by kind, measured: what is there now, and what the step of the ``audit`` held at its fullest."""
+        return self._memory.count()
+
+    def measure_next_step(self) -> None:
+        """Measure ``audit`` and ``memory`` anew in the next training step."""
+        self._phases.measure_next_step(self.applied)
+
     def restore(self) -> None:
         """Give the model its own classes and the optimizers the model's own parameters back; ends the session.
 
@@ -254,6 +265,7 @@ class Session(Resumable):
         for key in chosen:
             if self._windows[key].needs_check(name):
                 self._judge.look(key)
+        self._memory.begin_backward(loss, self.applied)
         aside = SetAside({key: kept for key, kept in self._kept.items() if key not in chosen})
         try:
             self._gradients.backward(
@@ -261,6 +273,7 @@ class Session(Resumable):
             )
         finally:
             aside.give_back()
+        self._memory.end_backward()
         for key, kept in chosen.items():
             self._windows[key].add(name, loss)
             if not keeps_scale:
@@ -341,6 +354,7 @@ class Session(Resumable):
         )
 
     def _end(self, chosen: Mapping[str, KeptWeights], is_finite: bool, zero_grad: bool) -> None:
+        self._memory.end_step()
         if zero_grad:
             self._clear(chosen)
         for name in chosen:
