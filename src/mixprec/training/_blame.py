@@ -9,41 +9,31 @@ from torch.nn import Parameter
 
 from ..loss_scaling import ScaleState, scale_text
 from ..specs import LossScale
+from ._scales import LossScales
 from ._verdict import Verdict
 
 _LIMITS = {"fp16": "fp16 limit 65504"}
 
 
-def skip_reason(bad: Sequence[tuple[str, float]], losses: Iterable[float], compute_dtype: str, scaling: str) -> str:
-    """Say which gradient went bad first.
-
-    Args:
-        bad: names of the parameters whose gradient is not finite, in registration order, each with the inf or NaN
-            in it; the last one is the first that backward reached. None, where only another rank has such.
-        losses: values of the losses that were backpropagated.
-        compute_dtype: of the recipe.
-        scaling: what became of the loss scale; may be empty.
-
-    Example:
-        >>> skip_reason([("fc1.weight", math.nan), ("fc2.weight", math.inf)], [1.0], "fp16", "loss scale 4 -> 2")
-        'skipped: inf in gradient of fc2.weight (and of 1 more), fp16 limit 65504; loss scale 4 -> 2'
-    """
-    text = _gradient_text(bad, compute_dtype) or "gradients of another rank are not finite"
-    bad_losses = [loss for loss in losses if not math.isfinite(loss)]
-    if bad_losses:
-        text = f"the loss is {_kind(bad_losses[0])}; {text}"
-    return "skipped: " + "; ".join(filter(None, (text, scaling)))
-
-
-def bad_gradients(verdict: Verdict, names: Mapping[Parameter, str]) -> list[tuple[str, float]]:
-    """The parameters whose gradient is not finite, in the model's registration order.
+def skip_reason(verdict: Verdict, names: Mapping[Parameter, str], compute_dtype: str, scaling: str) -> tuple[str, str]:
+    """Say which gradient went bad first: the last one in the model's registration order, where backward begins.
 
     Args:
         verdict: of the step.
-        names: of the model's parameters.
+        names: of the model's parameters, in registration order.
+        compute_dtype: of the recipe.
+        scaling: what became of the loss scales; may be empty.
+
+    Returns:
+        The reason, and the parameter's name; none where only another rank has such a gradient.
     """
     found = {p: norm for optimizer in verdict.norms for p, norm in verdict.bad(optimizer).items()}
-    return [(name, found[p]) for p, name in names.items() if p in found]
+    bad = [(name, found[p]) for p, name in names.items() if p in found]
+    text = _gradient_text(bad, compute_dtype) or "gradients of another rank are not finite"
+    bad_losses = [loss for _, loss in verdict.losses if not math.isfinite(loss)]
+    if bad_losses:
+        text = f"the loss is {_kind(bad_losses[0])}; {text}"
+    return "skipped: " + "; ".join(filter(None, (text, scaling))), bad[-1][0] if bad else ""
 
 
 def skipped_optimizers(verdict: Verdict, names: Mapping[Parameter, str], compute_dtype: str) -> dict[str, str]:
@@ -90,6 +80,21 @@ def scaling_text(spec: LossScale, before: ScaleState, after: ScaleState, loss: s
         )
     floor = scale_text(after.scale)
     return f"{what} at its floor {floor}: not the scale is at fault, but the data, the loss or the weights"
+
+
+def scaling_texts(scales: LossScales, before: Mapping[str, ScaleState], losses: Iterable[str]) -> str:
+    """Say what a skipped step did to the scales of some losses; each by its name, where there are several.
+
+    Args:
+        scales: after the step.
+        before: their states before it.
+        losses: names.
+    """
+    texts = [
+        scaling_text(scales.spec(name), before[name], scales.state(name), name if len(scales.names) > 1 else "")
+        for name in sorted(losses)
+    ]
+    return "; ".join(filter(None, texts))
 
 
 _WITHOUT = "no parameter of it has a gradient"

@@ -16,7 +16,7 @@ from ..optim import HALF_DTYPES, KeptWeights, WeightAverage
 from ..specs import Recipe
 from ._applying import Applier
 from ._averages import Averages
-from ._blame import bad_gradients, no_gradient_reason, scaling_text, skip_reason, skipped_optimizers
+from ._blame import no_gradient_reason, scaling_texts, skip_reason, skipped_optimizers
 from ._checks import check_loss
 from ._memory import Memory
 from ._memory_count import MemoryCounter
@@ -31,7 +31,7 @@ from ._state_keeper import StateKeeper
 from ._statistics import StatisticsKeeper
 from ._text import plan_text, session_text
 from ._verdict import Judge, Verdict
-from ._windows import Window, dropped
+from ._windows import Windows
 
 
 class Session(Resumable):
@@ -67,7 +67,7 @@ class Session(Resumable):
         self._narrowed = settings.narrowed
         self._statistics = StatisticsKeeper(model)
         self._gradients = ScaledGradients(model, kept)
-        self._windows = {name: Window() for name in kept}
+        self._windows = Windows(kept)
         self._judge = Judge(
             kept=kept,
             windows=self._windows,
@@ -193,11 +193,11 @@ class Session(Resumable):
     def zero_grad(self) -> None:
         """Clear all gradients. What was backpropagated and not stepped is dropped, as if it had never been."""
         self._refuse_unusable("zero_grad")
-        if any(window.losses for window in self._windows.values()):
+        if self._windows.has_losses():
             self._conversion.discard_step()
             self._statistics.give_back()
         self._scales.forget_round()
-        self._clear(self._kept)
+        self._windows.clear(self._kept)
 
     def average(self, decay: float, *, optimizer: str | None = None, name: str = "average") -> WeightAverage:
         """Follow the full weights by an exponential moving average, which advances on applied steps only.
@@ -258,10 +258,7 @@ class Session(Resumable):
     ) -> None:
         check_loss(loss)
         scale = self._scales.begin(name)
-        for kept in self._kept.values():
-            kept.begin_backward()
-        self._forget_dropped()
-        self._clear({key: chosen[key] for key in chosen if self._windows[key].is_spent})
+        self._windows.begin_backward(chosen)
         for key in chosen:
             if self._windows[key].needs_check(name):
                 self._judge.look(key)
@@ -274,16 +271,13 @@ class Session(Resumable):
         finally:
             aside.give_back()
         self._memory.end_backward()
-        for key, kept in chosen.items():
-            self._windows[key].add(name, loss)
-            if not keeps_scale:
-                self._windows[key].see(kept)
+        self._windows.end_backward(name, loss, chosen, are_seen=not keeps_scale)
 
     def _step(self, chosen: Mapping[str, KeptWeights], name: str, zero_grad: bool, *, has_loss: bool) -> StepResult:
         if not has_loss:
             for kept in chosen.values():
                 kept.gradients()  # what was cleared on one side, the optimizer's or the model's, is cleared on both
-            self._forget_dropped()
+            self._windows.forget_dropped()
         events = self._adopt_writes(chosen)
         verdict = self._judge.verdict(chosen, self._gradients.scale)
         if not verdict.steps:
@@ -296,7 +290,9 @@ class Session(Resumable):
             events += self._applier.apply(verdict, chosen, step)
             self.applied += 1
         else:
-            reason, site = self._skip(verdict, states)
+            self.skipped += 1
+            scaling = scaling_texts(self._scales, states, verdict.at_fault)
+            reason, site = skip_reason(verdict, self._names(), self.recipe.compute_dtype, scaling)
             events.append(Event(step=step, name="skipped", message=reason, site=site))
             events += self._applier.skip(step)
         events += [Event(step=step, name=event.name, message=event.message) for event in told]
@@ -313,23 +309,11 @@ class Session(Resumable):
             self._scales.begin_all(names)
         return [event for name in names for event in self._scales.decide(name, verdict.is_finite)]
 
-    def _skip(self, verdict: Verdict, before: Mapping[str, ScaleState]) -> tuple[str, str]:
-        self.skipped += 1
-        bad = bad_gradients(verdict, self._names())
-        several = len(self._scales.names) > 1
-        scaling = [
-            scaling_text(self._scales.spec(name), before[name], self._scales.state(name), name if several else "")
-            for name in sorted(verdict.at_fault)
-        ]
-        losses = [value for _, value in verdict.losses]
-        reason = skip_reason(bad, losses, self.recipe.compute_dtype, "; ".join(filter(None, scaling)))
-        return reason, bad[-1][0] if bad else ""
-
     def _pass_by(
         self, chosen: Mapping[str, KeptWeights], verdict: Verdict, name: str, events: list[Event]
     ) -> StepResult:
         """No parameter has a gradient: what a loss that reached none has changed is given back, and it is told."""
-        if verdict.losses and not any(w.losses for key, w in self._windows.items() if key not in chosen):
+        if verdict.losses and not self._windows.has_losses(apart_from=chosen):
             events += self._applier.skip(self.applied)
         reason = no_gradient_reason(bool(verdict.losses))
         events.append(Event(step=self.applied, name="no gradient", message=reason))
@@ -355,25 +339,12 @@ class Session(Resumable):
 
     def _end(self, chosen: Mapping[str, KeptWeights], is_finite: bool, zero_grad: bool) -> None:
         self._memory.end_step()
-        if zero_grad:
-            self._clear(chosen)
-        for name in chosen:
-            self._windows[name] = Window(is_spent=not is_finite and not zero_grad)
+        self._windows.end(chosen, is_finite=is_finite, zero_grad=zero_grad)
 
     def _drop_gradients(self) -> None:
         self._statistics.forget()
         self._scales.forget_round()
-        self._clear(self._kept)
-
-    def _clear(self, chosen: Mapping[str, KeptWeights]) -> None:
-        for name, kept in chosen.items():
-            kept.clear_gradients()
-            self._windows[name] = Window()
-
-    def _forget_dropped(self) -> None:
-        """Gradients that someone else has cleared leave no trace."""
-        for name in dropped(self._windows, self._kept):
-            self._windows[name] = Window()
+        self._windows.clear(self._kept)
 
     def _adopt_writes(self, chosen: Mapping[str, KeptWeights]) -> list[Event]:
         written = {id(p) for kept in chosen.values() for p in kept.adopt_writes()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -69,6 +69,53 @@ class Window:
         return not bool((values != 0).any())  # zeroed, or clipped
 
 
-def dropped(windows: Mapping[str, Window], kept: Mapping[str, KeptWeights]) -> list[str]:
-    """Names of the optimizers whose gradients someone else has cleared since the session left them."""
-    return [name for name in kept if windows[name].losses and windows[name].was_cleared()]
+class Windows(dict[str, Window]):
+    """The windows of all optimizers, by name.
+
+    Args:
+        kept: the optimizers.
+    """
+
+    def __init__(self, kept: Mapping[str, KeptWeights]) -> None:
+        super().__init__({name: Window() for name in kept})
+        self._kept = kept
+
+    def has_losses(self, apart_from: Container[str] = ()) -> bool:
+        """Whether anything was backpropagated and not stepped."""
+        return any(window.losses for name, window in self.items() if name not in apart_from)
+
+    def begin_backward(self, chosen: Iterable[str]) -> None:
+        """A backward pass is about to add to the gradients of these optimizers: clear those of a skipped step.
+
+        Gradients of 16 bits become fp32, so that their sums are.
+        """
+        for kept in self._kept.values():
+            kept.begin_backward()
+        self.forget_dropped()
+        self.clear([name for name in chosen if self[name].is_spent])
+
+    def end_backward(self, name: str, loss: Tensor, chosen: Iterable[str], *, are_seen: bool) -> None:
+        """A loss was backpropagated into the gradients of these optimizers; ``are_seen``: they can be looked at."""
+        for key in chosen:
+            self[key].add(name, loss)
+            if are_seen:
+                self[key].see(self._kept[key])
+
+    def forget_dropped(self) -> None:
+        """Gradients that someone else has cleared since the session left them leave no trace."""
+        for name, window in self.items():
+            if window.losses and window.was_cleared():
+                self[name] = Window()
+
+    def clear(self, chosen: Iterable[str]) -> None:
+        """Clear gradients."""
+        for name in chosen:
+            self._kept[name].clear_gradients()
+            self[name] = Window()
+
+    def end(self, chosen: Iterable[str], *, is_finite: bool, zero_grad: bool) -> None:
+        """A step was taken or skipped with them."""
+        for name in chosen:
+            if zero_grad:
+                self._kept[name].clear_gradients()
+            self[name] = Window(is_spent=not is_finite and not zero_grad)
