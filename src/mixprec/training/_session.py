@@ -197,7 +197,7 @@ class Session(Resumable):
             self._conversion.discard_step()
             self._statistics.give_back()
         self._scales.forget_round()
-        self._windows.clear(self._kept)
+        self._windows.clear_gradients(self._kept)
 
     def average(self, decay: float, *, optimizer: str | None = None, name: str = "average") -> WeightAverage:
         """Follow the full weights by an exponential moving average, which advances on applied steps only.
@@ -344,7 +344,7 @@ class Session(Resumable):
     def _drop_gradients(self) -> None:
         self._statistics.forget()
         self._scales.forget_round()
-        self._windows.clear(self._kept)
+        self._windows.clear_gradients(self._kept)
 
     def _adopt_writes(self, chosen: Mapping[str, KeptWeights]) -> list[Event]:
         written = {id(p) for kept in chosen.values() for p in kept.adopt_writes()}

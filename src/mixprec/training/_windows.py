@@ -92,7 +92,7 @@ class Windows(dict[str, Window]):
         for kept in self._kept.values():
             kept.begin_backward()
         self.forget_dropped()
-        self.clear([name for name in chosen if self[name].is_spent])
+        self.clear_gradients([name for name in chosen if self[name].is_spent])
 
     def end_backward(self, name: str, loss: Tensor, chosen: Iterable[str], *, are_seen: bool) -> None:
         """A loss was backpropagated into the gradients of these optimizers; ``are_seen``: they can be looked at."""
@@ -107,7 +107,7 @@ class Windows(dict[str, Window]):
             if window.losses and window.was_cleared():
                 self[name] = Window()
 
-    def clear(self, chosen: Iterable[str]) -> None:
+    def clear_gradients(self, chosen: Iterable[str]) -> None:
         """Clear gradients."""
         for name in chosen:
             self._kept[name].clear_gradients()
