@@ -110,6 +110,15 @@ def test_torchs_state_of_the_same_parameters_loads(name: str) -> None:
     assert all(torch.allclose(p, q, rtol=1e-6, atol=1e-7) for p, q in zip(params, back, strict=True))
 
 
+def test_torchs_optimizer_does_not_take_codes_for_numbers() -> None:
+    params, optimizer = build("true", "e4m3")
+    take_steps(params, optimizer, 0, 1)
+    theirs = torch.optim.AdamW([{"params": params[:2]}, {"params": params[2:]}])
+    theirs.load_state_dict(optimizer.state_dict())
+    with pytest.raises(KeyError, match="exp_avg"):
+        theirs.step()
+
+
 def test_torchs_16_bit_moments_become_fp32_exactly() -> None:
     twins = [Parameter(torch.ones(6, dtype=torch.bfloat16))]
     theirs = torch.optim.AdamW(twins, lr=0.01)
