@@ -15,7 +15,6 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import mixprec
-from mixprec.optim import AdamW
 from mixprec.specs import LossScale
 from mixprec.training import prepare
 
@@ -60,6 +59,13 @@ def different_names() -> str:
     model = Parts()
     session = prepare(model, torch.optim.SGD(model.parameters(), lr=1.0), "fp32", loss_scale=DYNAMIC)
     return refusal(lambda: session.step(model(), name="a" if dist.get_rank() else "b"))
+
+
+def different_seeds() -> str:
+    """Weights that are rounded stochastically would drift apart."""
+    model = Parts()
+    session = prepare(model, torch.optim.SGD(model.parameters(), lr=1.0), "bf16-sr", seed=dist.get_rank())
+    return refusal(lambda: session.step(model()))
 
 
 def refused_on_one() -> str:
@@ -181,6 +187,7 @@ def all_checks() -> dict[str, Any]:
     return {
         "losses_and_alarm": losses_and_alarm(),
         "different_names": different_names(),
+        "different_seeds": different_seeds(),
         "refused_on_one": refused_on_one(),
         "norms_that_differ": norms_that_differ(),
         "each_alone": each_alone(),

@@ -26,7 +26,7 @@ from mixprec.specs import LayerPrecision, LossScale, Moments, Recipe, Rule
 from mixprec.training import prepare
 from mixprec.training.checkpoint import CheckpointNotWritten, pack_state
 
-STEPS, EVERY, BAD = 12, 2, 3
+STEPS, EVERY, BAD = 10, 2, 3
 RECIPE = Recipe(
     name="everything",
     rules=(
@@ -111,10 +111,13 @@ def save(session, loader, request, say) -> None:
         fill(filler)
     if request.get("limit_at") == loader.position:
         resource.setrlimit(resource.RLIMIT_FSIZE, (request["limit"], resource.RLIM_INFINITY))
+    killer = None
     if request.get("kill_at_save") == loader.position:
-        kill_at_event(request["kill_at_event"], request["run"])
+        killer = KillAtAccess(request["kill_at_event"], request["run"])
     try:
         session.save(request.get("folder"), extra={"loader": loader})
+        if killer is not None:
+            killer.is_on = False
         say(f"saved {loader.position}")
     except CheckpointNotWritten as error:
         say(f"failed {loader.position} {error}")
@@ -132,17 +135,18 @@ def fill(filler: Path) -> None:
             file.truncate(max(file.tell() - 8192, 0))
 
 
-def kill_at_event(number: int, run: str) -> None:
-    """Die just before the given access to the run's files."""
-    left = [number]
+class KillAtAccess:
+    """Dies just before the given access to the run's files, as long as ``is_on``."""
 
-    def hook(event: str, arguments: tuple[object, ...]) -> None:
-        if event in FILE_EVENTS and any(run in str(argument) for argument in arguments[:2]):
-            if not left[0]:
+    def __init__(self, number: int, run: str) -> None:
+        self.left, self.run, self.is_on = number, run, True
+        sys.addaudithook(self)
+
+    def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
+        if self.is_on and event in FILE_EVENTS and any(self.run in str(argument) for argument in arguments[:2]):
+            if not self.left:
                 os.kill(os.getpid(), signal.SIGKILL)
-            left[0] -= 1
-
-    sys.addaudithook(hook)
+            self.left -= 1
 
 
 def serve_one(request) -> dict[str, object]:

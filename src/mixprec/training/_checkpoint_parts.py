@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast, runtime_checkable
 
 from torch import Tensor, nn
@@ -78,7 +78,7 @@ def gather_parts(owners: Owners) -> dict[str, object]:
     return {"model": dict(values), "optimizers": optimizers, "session": beside}
 
 
-def load_parts(parts: Mapping[str, Any], owners: Owners, *, convert: bool) -> list[str]:
+def load_parts(parts: Mapping[str, Any], owners: Owners, *, convert: bool) -> tuple[list[str], list[str]]:
     """Give all states back; what does not fit is refused before anything is changed.
 
     Args:
@@ -87,19 +87,22 @@ def load_parts(parts: Mapping[str, Any], owners: Owners, *, convert: bool) -> li
         convert: whether what is kept otherwise here is converted.
 
     Returns:
-        What could not be restored, for people.
+        What was converted, and what could not be restored, for people.
 
     Raises:
         ValueError: a state that is not this run's: the message lists what differs.
     """
     beside = parts["session"]
     saved = SessionState.from_dict(beside["state"])
+    saved = replace(saved, kept=renamed(saved.kept, (name for name, _ in owners.model.named_parameters())))
     values = renamed(parts["model"], owners.model.state_dict())
     _check_names("optimizers", parts["optimizers"], owners.optimizers)
     _check_names("extra", beside["extra"], owners.extra)
-    check_model_values(owners.model, values, converts=convert)
+    own = SessionState.from_dict(owners.session.state_dict())
     if not convert:
-        saved.refuse_other(SessionState.from_dict(owners.session.state_dict()))
+        saved.refuse_other(own)
+    converted = list(saved.differences(own))
+    check_model_values(owners.model, values, converts=convert)
     owners.model.load_state_dict(with_metadata(values, beside["metadata"]))
     load_model_buffers(owners.model, beside["buffers"])
     for name, optimizer in owners.optimizers.items():
@@ -109,7 +112,7 @@ def load_parts(parts: Mapping[str, Any], owners: Owners, *, convert: bool) -> li
         load_full_values(owners, values, saved.kept)
     for name, owner in owners.extra.items():
         owner.load_state_dict(beside["extra"][name])
-    return load_random_states(beside["random"])
+    return converted, load_random_states(beside["random"])
 
 
 def load_full_values(owners: Owners, values: Mapping[str, Tensor], kept: Mapping[str, Mapping[str, Tensor]]) -> None:

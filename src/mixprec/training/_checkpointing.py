@@ -51,16 +51,17 @@ def resume_session(
     _refuse_ranks("resume")
     root = _root(folder, run, "resume")
     if folder is None and not find_checkpoints(root):
-        return _begin(owners, run)
+        return _begin(owners.session.applied)
     if root.is_file():
         return _load_weights(owners, root, convert=convert)
     checkpoint = read_checkpoint(root)
-    unrestored = load_parts(checkpoint.parts, owners, convert=convert)
+    converted, unrestored = load_parts(checkpoint.parts, owners, convert=convert)
     resumed = Resumed(
         path=checkpoint.path,
         step=checkpoint.manifest.step,
         restored=(*_RESTORED, *owners.extra),
         passed_over=checkpoint.damaged,
+        converted=tuple(converted),
         differences=tuple(changed_facts(checkpoint.manifest.facts, machine_facts())),
     )
     return resumed, _events(resumed, unrestored)
@@ -101,12 +102,9 @@ def _load_weights(owners: Owners, file: Path, *, convert: bool) -> tuple[Resumed
     return resumed, _events(resumed, [])
 
 
-def _begin(owners: Owners, run: RunFolder | None) -> tuple[Resumed, list[Event]]:
-    step: int = owners.session.applied
-    events = [Event(step=step, name="nothing to resume", message=f"the run begins at step {step}")]
-    if run is not None:
-        events = [*run.go_on(step), *events]
-    return Resumed(path=None, step=step, restored=()), events
+def _begin(step: int) -> tuple[Resumed, list[Event]]:
+    event = Event(step=step, name="nothing to resume", message=f"the run begins at step {step}")
+    return Resumed(path=None, step=step, restored=()), [event]
 
 
 def _events(resumed: Resumed, unrestored: Sequence[str]) -> list[Event]:

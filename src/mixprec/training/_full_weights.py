@@ -57,3 +57,5 @@ _VALUES: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = MappingProxyType(
         "compensation": _stored_as("kahan"),
     }
 )
+#: Names of what may lie beside a 16-bit weight.
+EXTRA_KINDS = frozenset(_VALUES)

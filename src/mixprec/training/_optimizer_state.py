@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ..optim import SGD, AdamW
+from ._full_weights import EXTRA_KINDS
 
 
 def load_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any], *, convert: bool) -> None:
@@ -27,7 +28,7 @@ def load_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any], *, conv
     """
     load: Callable[..., None] = optimizer.load_state_dict
     if isinstance(optimizer, AdamW | SGD):
-        load(state, convert=convert)
+        load(_without_extras(state) if convert else state, convert=convert)
         return
     load(dict(state))
     if convert:
@@ -38,3 +39,14 @@ def load_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any], *, conv
         for name, value in saved.items():
             if isinstance(value, Tensor) and isinstance(own.get(name), Tensor) and own[name].dtype != value.dtype:
                 own[name] = value.to(own[name].device, copy=True)
+
+
+def _without_extras(state: Mapping[str, Any]) -> dict[str, Any]:
+    """A state without what lies beside weights, which the session's state has too, and converts by itself."""
+    return {
+        **state,
+        "state": {
+            key: {name: value for name, value in entry.items() if name not in EXTRA_KINDS}
+            for key, entry in state["state"].items()
+        },
+    }

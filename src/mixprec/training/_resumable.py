@@ -76,7 +76,7 @@ class Resumable(ABC):
         told = self._states.load(state, convert=convert)
         self.applied, self.skipped = state.applied, state.skipped
         self._drop_gradients()
-        self._tell([Event(step=self.applied, name="converted", message=text) for text in told])
+        self._tell([Event(step=self.applied, name=name, message=message) for name, message in told])
 
     def save(
         self, folder: str | Path | None = None, *, extra: Mapping[str, Restorable] | None = None, keep: int | None = 2
@@ -147,10 +147,11 @@ class Resumable(ABC):
             CheckpointDamaged: none is whole; the message lists the damage of each.
             ValueError: a checkpoint of another recipe (what differs is listed) or model, or other names in ``extra``.
         """
-        if not self._is_open:
-            self._refuse_unusable("resume")
+        self._refuse_restored("resume")
         resumed, events = resume_session(self._owners(extra), folder, self._folder, convert=convert)
-        known = {(event.name, event.message) for event in self._events}
+        if resumed.path is None and self._folder is not None:
+            self._events.extend(self._folder.go_on(resumed.step))
+        known = {(event.name, event.message) for event in self._events}  # a conversion is told as the state is loaded
         self._tell([event for event in events if (event.name, event.message) not in known])
         return resumed
 
@@ -168,8 +169,11 @@ class Resumable(ABC):
         if self._folder is not None:
             self._folder.write_events(events)
 
-    def _refuse_unusable(self, what: str) -> None:
+    def _refuse_restored(self, what: str) -> None:
         if not self._is_open:
             raise ValueError(f"{what}: the session was restored; prepare the model again")
+
+    def _refuse_unusable(self, what: str) -> None:
+        self._refuse_restored(what)
         if self._folder is not None:
             self._folder.refuse_earlier(what)

@@ -27,7 +27,7 @@ from ._scales import DEFAULT, LossScales
 from ._settings import Settings
 from ._state_keeper import StateKeeper
 from ._statistics import StatisticsKeeper
-from ._text import session_text
+from ._text import plan_text, session_text
 from ._verdict import Judge, Verdict
 from ._windows import Window, dropped
 
@@ -67,10 +67,16 @@ class Session(Resumable):
         self._gradients = ScaledGradients(model, kept)
         self._windows = {name: Window() for name in kept}
         self._judge = Judge(
-            kept=kept, windows=self._windows, scales=scales, ranks=settings.ranks, clips=self.clip_norm is not None
+            kept=kept,
+            windows=self._windows,
+            scales=scales,
+            ranks=settings.ranks,
+            clips=self.clip_norm is not None,
+            plan=plan_text(recipe, kept, self.clip_norm),
         )
         self._phases = PhaseKeeper(recipe, conversion, settings.total_steps)
         self._averages = Averages(model, kept)
+        watch = UpdateWatch(_half_weights(model, kept)) if recipe.weights == "true" else None
         self._applier = Applier(
             averages=self._averages,
             gradients=self._gradients,
@@ -79,7 +85,7 @@ class Session(Resumable):
             statistics=self._statistics,
             phases=self._phases,
             schedules=settings.schedules,
-            watch=UpdateWatch(_half_weights(model, kept)) if recipe.weights == "true" else None,
+            watch=watch,
         )
         self._states = StateKeeper(
             model=model,
@@ -88,6 +94,7 @@ class Session(Resumable):
             phases=self._phases,
             kept=kept,
             scales=scales,
+            watch=watch,
             schedules=self.schedules,
             averages=self._averages,
         )
@@ -108,6 +115,11 @@ class Session(Resumable):
     def loss_scale(self) -> float:
         """What the next loss without a name is multiplied by."""
         return self._scales.scale(DEFAULT)
+
+    @property
+    def loss_scales(self) -> dict[str, float]:
+        """What the next loss of each name is multiplied by."""
+        return {name: self._scales.scale(name) for name in self._scales.names}
 
     @property
     def loss_scale_state(self) -> ScaleState:
@@ -198,7 +210,7 @@ class Session(Resumable):
         Raises:
             ValueError: a decay out of its range, or a name that is taken.
         """
-        self._refuse_unusable("average")
+        self._refuse_restored("average")  # where an earlier run stands, an average is made before it is resumed
         return self._averages.make(name, decay, tuple(choose(self._kept, optimizer)))
 
     def audit(self) -> Audit:
@@ -325,7 +337,7 @@ class Session(Resumable):
             loss_scale=self._scales.scale(name),
             events=tuple(events),
             skipped=skipped,
-            loss_scales={loss: self._scales.scale(loss) for loss in self._scales.names},
+            loss_scales=self.loss_scales,
         )
 
     def _end(self, chosen: Mapping[str, KeptWeights], is_finite: bool, zero_grad: bool) -> None:

@@ -9,11 +9,12 @@ from typing import Any, cast
 from torch import Tensor
 
 from ..specs import Recipe, recipe_differences
+from .checkpoint import PackedState, pack_state, unpack_state
 
 #: Version 1 had no number, one loss scale, masters only, and told its recipe's name alone.
 SCHEMA = 2
 _KEYS = ("recipe", "losses", "random", "applied", "skipped", "kept")
-_LATER = ("schema", "optimizers", "histories", "averages", "schedules")
+_LATER = ("schema", "optimizers", "histories", "monitor", "averages", "schedules")
 _KEYS_1 = ("recipe", "loss_scale", "random", "applied", "skipped", "masters")
 
 
@@ -46,6 +47,7 @@ class SessionState:
             ``compensation``.
         optimizers: ``seed`` and ``applied`` of each optimizer, from which stochastic rounding of weights draws.
         histories: amaxes of earlier passes by operand, of delayed scales.
+        monitor: the open window of the watch over updates, where there is one.
         averages: states of averaged weights, by name.
         schedules: states of learning-rate schedules, by the optimizer's name.
     """
@@ -59,6 +61,7 @@ class SessionState:
     kept: Mapping[str, Mapping[str, Tensor]]
     optimizers: Mapping[str, Mapping[str, int]] = field(default_factory=_empty)
     histories: Mapping[str, Tensor] = field(default_factory=_empty)
+    monitor: Mapping[str, Any] = field(default_factory=_empty)
     averages: Mapping[str, Any] = field(default_factory=_empty)
     schedules: Mapping[str, Any] = field(default_factory=_empty)
 
@@ -74,8 +77,9 @@ class SessionState:
             "kept": {name: dict(extras) for name, extras in self.kept.items()},
             "optimizers": {name: dict(position) for name, position in self.optimizers.items()},
             "histories": dict(self.histories),
+            "monitor": dict(self.monitor),
             "averages": dict(self.averages),
-            "schedules": dict(self.schedules),
+            "schedules": {name: _packed(schedule) for name, schedule in self.schedules.items()},
         }
 
     @classmethod
@@ -108,7 +112,11 @@ class SessionState:
             applied=int(state["applied"]),
             skipped=int(state["skipped"]),
             kept=state["kept"],
-            **{name: state[name] for name in _LATER[1:] if name in state},
+            optimizers=state.get("optimizers", {}),
+            histories=state.get("histories", {}),
+            monitor=state.get("monitor", {}),
+            averages=state.get("averages", {}),
+            schedules={name: _unpacked(schedule) for name, schedule in state.get("schedules", {}).items()},
         )
 
     def differences(self, own: SessionState) -> tuple[str, ...]:
@@ -144,6 +152,17 @@ class SessionState:
                 f"(saved -> here):{listed}\nprepare with the same recipe, or convert: convert=True keeps weights, "
                 "moments and scales as this session does"
             )
+
+
+def _packed(state: Any) -> dict[str, Any]:
+    """A schedule's state as values under text alone: torch's distributed checkpoint turns other keys into text."""
+    packed = pack_state({"schedule": state})
+    return {"structure": packed.structure["schedule"], "tensors": packed.tensors.get("schedule", {})}
+
+
+def _unpacked(packed: Mapping[str, Any]) -> Any:
+    structure, tensors = {"schedule": packed["structure"]}, {"schedule": packed.get("tensors", {})}
+    return unpack_state(PackedState(structure, tensors))["schedule"]
 
 
 def _from_version_1(state: Mapping[str, Any]) -> SessionState:

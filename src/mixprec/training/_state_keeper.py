@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 from torch.nn import Parameter
 
+from ..monitor import UpdateWatch
 from ..nn import Conversion
 from ..optim import KeptWeights, WeightAverage
 from ..specs import Recipe
@@ -30,6 +31,7 @@ class StateKeeper:
         phases: of the recipe.
         kept: weights, by the optimizer's name.
         scales: of the losses.
+        watch: of updates that are too small, or ``None``.
         schedules: of learning rates, by the optimizer's name.
         averages: of weights, by name.
     """
@@ -40,6 +42,7 @@ class StateKeeper:
     phases: PhaseKeeper
     kept: Mapping[str, KeptWeights]
     scales: LossScales
+    watch: UpdateWatch | None
     schedules: Mapping[str, Any]
     averages: Mapping[str, WeightAverage]
 
@@ -56,6 +59,7 @@ class StateKeeper:
             kept={name: extras[p] for name, p in self.model.named_parameters() if extras.get(p)},
             optimizers={name: {"seed": kept.seed, "applied": kept.applied} for name, kept in self.kept.items()},
             histories=self.conversion.histories(),
+            monitor={} if self.watch is None else self.watch.state_dict(),
             averages={name: average.state_dict() for name, average in self.averages.items()},
             schedules={name: schedule.state_dict() for name, schedule in self.schedules.items()},
         )
@@ -73,16 +77,16 @@ class StateKeeper:
             state.refuse_other(self.state(0, 0))
         return state
 
-    def load(self, state: SessionState, *, convert: bool) -> list[str]:
+    def load(self, state: SessionState, *, convert: bool) -> list[tuple[str, str]]:
         """Continue from a state.
 
         Returns:
-            What was converted, or has no counterpart, for people.
+            What there is to tell: names and messages of events.
 
         Raises:
             ValueError: histories of other operands, or something else that does not fit.
         """
-        told = list(state.differences(self.state(0, 0)))
+        told = [("converted", text) for text in state.differences(self.state(0, 0))]
         self.phases.reach(state.applied)
         self.conversion.load_random_state(state.random)
         self._load_histories(state, convert=convert)
@@ -92,15 +96,20 @@ class StateKeeper:
             kept.seed, kept.applied = position["seed"], position["applied"]
         for name, param, kept in self._parameters():
             self._load_extras(name, param, kept, state, convert=convert)
-        for what, saved, here in (
-            ("average", state.averages, self.averages),
-            ("schedule", state.schedules, self.schedules),
-        ):
-            for name in saved.keys() & here.keys():
-                here[name].load_state_dict(saved[name])
-            told += [f"{what} '{name}' of the state has no counterpart here" for name in saved.keys() - here.keys()]
-            told += [f"{what} '{name}' is not in the state: it stays as it is" for name in here.keys() - saved.keys()]
+        if self.watch is not None and state.monitor:
+            self.watch.load_state_dict(state.monitor)
+        for name in self.averages.keys() - state.averages.keys():
+            self._begin_average(name)
+        told += _load_each("average", "begins from the weights that are loaded", state.averages, self.averages)
+        told += _load_each("schedule", "stays as it is", state.schedules, self.schedules)
         return told
+
+    def _begin_average(self, name: str) -> None:
+        """Let an average that is not in the state be the weights that are."""
+        values = {n: kept.full_weight(p) for n, p, kept in self._parameters()}
+        own = self.averages[name].state_dict()
+        averages = {n: values.get(n, average) for n, average in own["averages"].items()}
+        self.averages[name].load_state_dict({**own, "updates": 0, "averages": averages})
 
     def _load_extras(
         self, name: str, param: Parameter, kept: KeptWeights, state: SessionState, *, convert: bool
@@ -137,3 +146,13 @@ class StateKeeper:
         for name, param in self.model.named_parameters():
             if param in owners:
                 yield name, param, owners[param]
+
+
+def _load_each(what: str, otherwise: str, saved: Mapping[str, Any], here: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Give each its state, and tell what is on one side only."""
+    for name in sorted(saved.keys() & here.keys()):
+        here[name].load_state_dict(saved[name])
+    gone, new = sorted(saved.keys() - here.keys()), sorted(here.keys() - saved.keys())
+    told = [f"{what} '{name}' of the state has no counterpart here" for name in gone]
+    told += [f"{what} '{name}' is not in the state: it {otherwise}" for name in new]
+    return [("not restored", text) for text in told]
