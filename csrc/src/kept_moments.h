@@ -12,6 +12,10 @@ MIXPREC_INLINE bool in_codes(const StoredMoment& stored) {
   return stored.layout.kind == MomentKind::e4m3 || stored.layout.kind == MomentKind::dynamic;
 }
 
+MIXPREC_INLINE std::int64_t moment_size(MomentKind kind) {
+  return kind == MomentKind::fp32 ? 4 : kind == MomentKind::bf16 ? 2 : 1;
+}
+
 // Elements [start, start + n) in fp32: where they lie, if memory holds them, or in the buffer.
 MIXPREC_INLINE float* open_moment(const StoredMoment& stored, std::int64_t start, std::int64_t n,
                                   float* MIXPREC_RESTRICT buffer) {
