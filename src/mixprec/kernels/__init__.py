@@ -20,7 +20,16 @@ from ._functions import (
     scaled_quantized,
 )
 from ._interleaved import scaled_interleaved
-from ._optimizer_contract import AdamWRule, OptimizerBackend, Rule, SGDRule, Slot, StoredMoment, StoredWeight
+from ._optimizer_contract import (
+    AdamWRule,
+    OptimizerBackend,
+    Rule,
+    SGDRule,
+    Slot,
+    StoredMoment,
+    StoredWeight,
+    WeightKind,
+)
 from ._optimizer_functions import (
     gradient_squares,
     load_moment,
@@ -47,6 +56,7 @@ __all__ = [
     "StoredMoment",
     "StoredWeight",
     "Sums",
+    "WeightKind",
     "amax",
     "backend_names",
     "cast_parameters",
