@@ -27,7 +27,7 @@ def test_the_average_of_16_bit_weights_is_that_of_the_fp32_run(kind: str) -> Non
         expected = decay * expected + (1 - decay) * q.detach().double()
     found = average.state_dict()["averages"]["p"]
     assert found.dtype == torch.float32
-    assert torch.allclose(found.double(), expected, rtol=1e-5)
+    assert torch.allclose(found.double(), expected, rtol=3e-5 if kind == "kahan" else 1e-5)
     assert found[0] != 1.0
     assert average.updates == 200
 

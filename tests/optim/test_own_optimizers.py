@@ -162,9 +162,9 @@ def test_extras_and_codes_lie_beside_under_their_names() -> None:
         optimizer = mixprec.optim.AdamW([p], weights=kind, moments=Moments(kind="e4m3", small=600))
         p.grad = torch.ones_like(p)
         optimizer.step()
-        moments = {f"{m}{end}" for m in ("exp_avg", "exp_avg_sq") for end in ("", "_scales", "_powers")}
+        moments = {f"{m}{end}" for m in ("exp_avg", "exp_avg_sq") for end in ("_codes", "_scales", "_powers")}
         assert set(optimizer.state[p]) == {"step"} | moments | extra
-        assert optimizer.state[p]["exp_avg"].dtype == torch.uint8
+        assert optimizer.state[p]["exp_avg_codes"].dtype == torch.uint8
         assert optimizer.state[p]["exp_avg_scales"].shape == (3,)
 
 
@@ -174,7 +174,7 @@ def test_tensors_below_small_keep_fp32_moments() -> None:
     for p in (large, small):
         p.grad = torch.ones_like(p)
     optimizer.step()
-    assert optimizer.state[large]["momentum_buffer"].dtype == torch.uint8
+    assert optimizer.state[large]["momentum_buffer_codes"].dtype == torch.uint8
     assert optimizer.state[small]["momentum_buffer"].dtype == torch.float32
 
 

@@ -25,7 +25,7 @@ class AdamW(KernelOptimizer):
     backend, bit for bit.
 
     Its state has torch's names (``step``, ``exp_avg``, ``exp_avg_sq``); ``master``, ``remainder`` or ``compensation``
-    beside a 16-bit weight; and ``exp_avg_scales``, ``exp_avg_powers``, ... of 8-bit moments.
+    beside a 16-bit weight. 8-bit moments are ``exp_avg_codes``, ``exp_avg_scales``, ``exp_avg_powers``, ...
 
     Args:
         params: fp32, bf16 or fp16 parameters, or groups of them.

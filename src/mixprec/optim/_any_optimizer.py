@@ -46,6 +46,7 @@ class SubstitutedWeights(KeptWeights):
 
     def apply(self, factor: float) -> None:
         self._keep_new()
+        self.adopt_writes()
         if factor != 1.0 or self._substitutes:
             self._wide.widen()
         params = self.parameters()

@@ -56,7 +56,7 @@ class Held:
             and self.said[1] is group["moments"]
             and self.step is state.get("step")
             and (extra is None or extra is state.get(EXTRAS[kind][0]))
-            and all(m.values is state.get(name.name) for m, name in zip(self.moments, names, strict=True))
+            and all(m.values is name.values(state) for m, name in zip(self.moments, names, strict=True))
         )
 
     def slot(self, gradient: Tensor, draw: Draw) -> Slot:

@@ -194,7 +194,7 @@ class KernelOptimizer(Optimizer, ABC):
         state, names, held = self.state[param], self.moment_names(group), self._held.get(param)
         is_first = False
         if held is None or not held.is_current(state, names, group):
-            is_first = not all(name.name in state for name in names)
+            is_first = any(name.values(state) is None for name in names)
             held = self._held[param] = Held.of(param, state, self.layout(param, group), names, group)
         step = int(held.step)
         slot = held.slot(cast("Tensor", param.grad), weight_draw(group["seed"], step, index))

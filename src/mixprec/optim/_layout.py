@@ -25,12 +25,23 @@ class MomentName:
     """A moment of an update rule.
 
     Attributes:
-        name: its key in the state, as in torch's optimizer.
+        name: its key in the state, as in torch's optimizer. 8-bit values have ``codes`` as theirs, so that torch's
+            optimizer, which would take the codes for numbers, misses them.
         is_signed: whether it has negative numbers.
     """
 
     name: str
     is_signed: bool = True
+
+    @property
+    def codes(self) -> str:
+        """Key of 8-bit values."""
+        return f"{self.name}_codes"
+
+    def values(self, state: Mapping[str, Any]) -> Tensor | None:
+        """Its values in a state, however they are kept; ``None`` where they are missing."""
+        found = state.get(self.name)
+        return state.get(self.codes) if found is None else found
 
 
 @dataclass(frozen=True)
@@ -65,26 +76,31 @@ class Layout:
 
     def moment(self, name: MomentName, param: Tensor, state: MutableMapping[str, Any]) -> StoredMoment:
         """A moment as it lies in memory; zeros are made where it is missing."""
-        if name.name not in state:
-            stored = self._new_moment(name, param)
-            state.update(self.moment_tensors(name.name, stored))
-            if stored.scales is not None:
-                store_moment(stored, torch.zeros(param.numel(), device=param.device))
-        return self._stored(name, state)
+        values = name.values(state)
+        if values is not None:
+            return self._stored(name, values, state)
+        stored = self._new_moment(name, param)
+        state.update(self.moment_tensors(name, stored))
+        if stored.scales is not None:
+            store_moment(stored, torch.zeros(param.numel(), dtype=torch.float32, device=param.device))
+        return stored
 
     def load_moment(self, name: MomentName, param: Tensor, state: MutableMapping[str, Any], value: Tensor) -> None:
         """Keep fp32 values of a moment that may be missing."""
-        state.pop(name.name, None)
+        for key, _ in list(moments_of(state, (name,))):
+            del state[key]
         store_moment(self.moment(name, param, state), value.to(param.device, torch.float32).reshape(param.shape))
 
-    def moment_tensors(self, name: str, stored: StoredMoment) -> dict[str, Tensor]:
+    def moment_tensors(self, name: MomentName, stored: StoredMoment) -> dict[str, Tensor]:
         """The entries of a moment in the state."""
-        found = {name: stored.values, name + _SUFFIXES[0]: stored.scales, name + _SUFFIXES[1]: stored.powers}
+        scales, powers = (name.name + suffix for suffix in _SUFFIXES)
+        values = name.name if stored.scales is None else name.codes
+        found = {values: stored.values, scales: stored.scales, powers: stored.powers}
         return {key: tensor for key, tensor in found.items() if tensor is not None}
 
     def shapes(self, name: MomentName, param: Tensor) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
         """Dtype and shape of a moment's entries."""
-        tensors = self.moment_tensors(name.name, self._new_moment(name, torch.empty_like(param, device="meta")))
+        tensors = self.moment_tensors(name, self._new_moment(name, torch.empty_like(param, device="meta")))
         return {key: (tensor.dtype, tuple(tensor.shape)) for key, tensor in tensors.items()}
 
     def _new_moment(self, name: MomentName, param: Tensor) -> StoredMoment:
@@ -96,17 +112,17 @@ class Layout:
         return StoredMoment(
             moments.kind,
             torch.zeros(param.numel(), dtype=dtype, device=device),
-            scales=torch.zeros(blocks, device=device),
+            scales=torch.zeros(blocks, dtype=torch.float32, device=device),
             powers=torch.ones(blocks, dtype=dtype, device=device) if moments.kind == "e4m3" else None,
             block=moments.block,
             expand=moments.expand,
             is_signed=name.is_signed,
         )
 
-    def _stored(self, name: MomentName, state: Mapping[str, Any]) -> StoredMoment:
+    def _stored(self, name: MomentName, values: Tensor, state: Mapping[str, Any]) -> StoredMoment:
         return StoredMoment(
             self.moments.kind,
-            state[name.name],
+            values,
             scales=state.get(name.name + _SUFFIXES[0]),
             powers=state.get(name.name + _SUFFIXES[1]),
             block=self.moments.block,
@@ -133,7 +149,7 @@ def step_count(state: MutableMapping[str, Any]) -> Tensor:
 def moments_of(state: Mapping[str, Any], names: tuple[MomentName, ...]) -> Iterator[tuple[str, Tensor]]:
     """The entries of a state that belong to moments."""
     for name in names:
-        for key in (name.name, *(name.name + suffix for suffix in _SUFFIXES)):
+        for key in (name.name, name.codes, *(name.name + suffix for suffix in _SUFFIXES)):
             if key in state:
                 yield key, state[key]
 
@@ -153,8 +169,5 @@ def convert_state(
             state.pop(name, None)
         load_nearest(new.weight(param, state), value)
     for name in names:
-        if name.name in state:
-            value = load_moment(old.moment(name, param, state))
-            for key in [key for key, _ in moments_of(state, (name,))]:
-                del state[key]
-            new.load_moment(name, param, state, value)
+        if name.values(state) is not None:
+            new.load_moment(name, param, state, load_moment(old.moment(name, param, state)))

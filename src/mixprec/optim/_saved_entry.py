@@ -115,12 +115,12 @@ def _kind(param: Tensor, tensors: Mapping[str, Any], group: Mapping[str, Any]) -
 
 
 def _moments(tensors: Mapping[str, Any], group: Mapping[str, Any], names: tuple[MomentName, ...]) -> Moments | None:
-    found = [name.name for name in names if name.name in tensors]
+    found = [name for name in names if name.values(tensors) is not None]
     if not found:
         return None
     kinds: dict[torch.dtype, MomentKind] = {torch.float32: "fp32", torch.bfloat16: "bf16"}
-    has_powers = f"{found[0]}_powers" in tensors
-    kind = kinds.get(tensors[found[0]].dtype, "e4m3" if has_powers else "dynamic")
+    values, has_powers = cast("Tensor", found[0].values(tensors)), f"{found[0].name}_powers" in tensors
+    kind = kinds.get(values.dtype, "e4m3" if has_powers else "dynamic")
     said = group.get("moments", {})
     return normal_moments(Moments(kind=kind, block=said.get("block", 256), expand=said.get("expand", True)))
 

@@ -24,7 +24,7 @@ class SGD(KernelOptimizer):
     ``w = w - lr * g``. Each operation rounds once; equal in every backend, bit for bit.
 
     Its state has torch's name ``momentum_buffer``, and ``step``; ``master``, ``remainder`` or ``compensation`` beside a
-    16-bit weight; and ``momentum_buffer_scales``, ``momentum_buffer_powers`` of an 8-bit moment.
+    16-bit weight. An 8-bit moment is ``momentum_buffer_codes``, ``momentum_buffer_scales``, ``momentum_buffer_powers``.
 
     Args:
         params: fp32, bf16 or fp16 parameters, or groups of them.

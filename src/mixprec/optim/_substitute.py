@@ -181,7 +181,7 @@ class FleetingMaster(Substitute):
 
 
 def _no_values(param: Parameter) -> Tensor:
-    return torch.full((), math.nan, device=param.device).expand(param.shape)
+    return torch.full((), math.nan, dtype=torch.float32, device=param.device).expand(param.shape)
 
 
 def _follow_gradient(substitute: Substitute) -> torch.utils.hooks.RemovableHandle:
