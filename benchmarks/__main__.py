@@ -1,7 +1,8 @@
 """All benchmarks."""
 
-from . import convolution_step, kernels, training_step
+from . import convolution_step, kernels, optimizer_step, training_step
 
 kernels.main()
+optimizer_step.main()
 training_step.main()
 convolution_step.main()

@@ -131,7 +131,7 @@ class UnsignedPlaces {
     const std::uint32_t magnitude = to_bits(x) & kMagnitude;
     const float u = from_bits(magnitude) * quantize_;
     const std::uint32_t below = numbers_.numbers(u);
-    float fraction = (u - numbers_.dynamic[0][below]) * numbers_.inverse[below];
+    float fraction = (u - numbers_.steps[below][0]) * numbers_.steps[below][1];
     fraction = fraction > kBelowOne ? kBelowOne : fraction;
     const auto threshold = static_cast<std::uint32_t>(fraction * 0x1p32f);
     return at_least_one(below + (chance(magnitude, place) < threshold ? 1u : 0u), magnitude);
@@ -142,7 +142,8 @@ class UnsignedPlaces {
     const LaneBits magnitude = as_bits(x) & all_lanes(kMagnitude);
     const LaneFloats u = as_floats(magnitude) * all_lanes(quantize_);
     const LaneBits below = numbers_.numbers.lanes(u);
-    const LaneFloats fraction = (u - gathered(numbers_.dynamic[0], below)) * gathered(numbers_.inverse, below);
+    const LanePair step = gathered_pairs(numbers_.steps, below);
+    const LaneFloats fraction = (u - step.first) * step.second;
     const LaneFloats threshold = limited(fraction, all_lanes(kBelowOne)) * all_lanes(0x1p32f);
     const LaneBits code = step_where_below(below, chance_lanes(magnitude, places), threshold);
     return larger_unsigned(code, smaller_unsigned(magnitude, all_lanes(1u)));

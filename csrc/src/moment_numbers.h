@@ -53,7 +53,7 @@ class Places {
 struct MomentNumbers {
   float powers[2][kPowers][256];  // e4m3: without and with a sign
   float dynamic[2][256];
-  float inverse[256];             // of the gap above each number of the dynamic map without a sign
+  float steps[256][2];            // of the dynamic map without a sign: a number, and 1 over the gap above it
   Places numbers;                 // among those from the second on but the last, without a sign
   Places middles;                 // among the thresholds of those that are not negative, with a sign
 
@@ -64,9 +64,11 @@ struct MomentNumbers {
     }
     set_dynamic();
     const float* each = dynamic[0];
-    for (int j = 0; j < 255; ++j)
-      inverse[j] = static_cast<float>(1.0 / (static_cast<double>(each[j + 1]) - static_cast<double>(each[j])));
-    inverse[255] = 0.0f;
+    for (int j = 0; j < 256; ++j) {
+      const double gap = j < 255 ? static_cast<double>(each[j + 1]) - static_cast<double>(each[j]) : 0.0;
+      steps[j][0] = each[j];
+      steps[j][1] = j < 255 ? static_cast<float>(1.0 / gap) : 0.0f;
+    }
     numbers = Places(each + 1, 254);
     float thresholds[128];
     const float* positive = dynamic[1] + kSignedZero;

@@ -11,6 +11,7 @@ using mixprec::kChunk;
 
 constexpr int kRow = 64;               // of a chunk as a matrix, whose columns are summed first
 constexpr int kRows = kChunk / kRow;
+constexpr std::int64_t kChunksAhead = 2;  // that memory is asked for
 
 MIXPREC_INLINE double square(float x) { return static_cast<double>(x) * static_cast<double>(x); }
 
@@ -37,7 +38,7 @@ void square_chunks(const Gradient& gradient, std::int64_t begin, std::int64_t en
   alignas(64) float buffer[kChunk];
   const Matrix x{gradient.data, gradient.dtype, 1, gradient.n};
   const std::int64_t size = dtype_size(gradient.dtype);
-  const char* after = static_cast<const char*>(gradient.data) + (begin + 1) * kChunk * size;
+  const char* after = static_cast<const char*>(gradient.data) + (begin + kChunksAhead) * kChunk * size;
   for (std::int64_t chunk = begin; chunk < end; ++chunk) {
     const std::int64_t start = chunk * kChunk, n = smaller(kChunk, gradient.n - start);
     for (std::int64_t i = 0; i < kChunk * size; i += kCacheLine) __builtin_prefetch(after + i);

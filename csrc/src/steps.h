@@ -21,8 +21,10 @@ struct StepScratch {
   WeightScratch keeping;
 };
 
-// How far ahead memory is asked for what a piece reads: some of it then comes while random words are drawn.
+// How far ahead memory is asked for what a piece reads, and in how many parts: between them lies arithmetic, so that
+// neither waits for the other.
 constexpr std::int64_t kAhead = 2 * kStepPiece;
+constexpr std::int64_t kParts = 4;
 
 // What a slot's update reads: addresses and bytes per element.
 class Streams {
@@ -34,10 +36,11 @@ class Streams {
     for (int i = 0; i < moments; ++i) add(slot.moments[i].values, moment_size(slot.moments[i].layout.kind));
   }
 
-  // Asks memory for elements [start, start + n).
-  MIXPREC_MEMBER void fetch(std::int64_t start, std::int64_t n) const {
+  // Asks memory for one part of the piece ahead of that which begins at `start`.
+  MIXPREC_MEMBER void fetch(std::int64_t start, std::int64_t part) const {
+    constexpr std::int64_t n = kStepPiece / kParts;
     for (int s = 0; s < count_; ++s) {
-      const char* from = data_[s] + start * size_[s];
+      const char* from = data_[s] + (start + kAhead + part * n) * size_[s];
       for (std::int64_t i = 0; i < n * size_[s]; i += kCacheLine) __builtin_prefetch(from + i);
     }
   }
@@ -54,7 +57,8 @@ class Streams {
 };
 
 MIXPREC_INLINE void step_piece(const Slot& slot, const StepTask& task, std::int64_t start, std::int64_t n,
-                               Philox& philox, StepScratch& scratch) {
+                               const Streams& streams, Philox& philox, StepScratch& scratch) {
+  streams.fetch(start, 0);
   const Matrix gradient{slot.gradient.data, slot.gradient.dtype, 1, slot.gradient.n};
   Values values{load(gradient, start, n, scratch.gradient),
                 open_weight(slot.weight, start, n, scratch.weight),
@@ -62,12 +66,15 @@ MIXPREC_INLINE void step_piece(const Slot& slot, const StepTask& task, std::int6
                 n};
   for (int i = 0; i < task.moments; ++i)
     values.moments[i] = open_moment(slot.moments[i], start, n, scratch.moments[i]);
+  streams.fetch(start, 1);
   if (task.rule.kind == RuleKind::adamw) {
     update_adamw(task.rule.adamw, values);
   } else {
     update_sgd(task.rule.sgd, values, scratch.direction);
   }
+  streams.fetch(start, 2);
   close_weight(slot.weight, start, n, values.weight, philox, scratch.keeping);
+  streams.fetch(start, 3);
   for (int i = 0; i < task.moments; ++i) close_moment(slot.moments[i], start, n, values.moments[i]);
 }
 
@@ -83,8 +90,7 @@ void step_pieces(const StepTask& task, std::int64_t begin, std::int64_t end) {
     const std::int64_t last = smaller(end, task.first_piece[s + 1]);
     for (; begin < last; ++begin) {
       const std::int64_t start = (begin - task.first_piece[s]) * kStepPiece;
-      streams.fetch(start + kAhead, kStepPiece);
-      step_piece(slot, task, start, smaller(kStepPiece, slot.gradient.n - start), philox, scratch);
+      step_piece(slot, task, start, smaller(kStepPiece, slot.gradient.n - start), streams, philox, scratch);
     }
   }
   finish_stores();

@@ -15,7 +15,9 @@ from torch.optim import Optimizer
 class Lion(Optimizer):
     """Sign of an interpolated momentum, as a user would write it."""
 
-    def __init__(self, params: Any, lr: float = 1e-4, betas: tuple[float, float] = (0.9, 0.99), wd: float = 0.0) -> None:
+    def __init__(
+        self, params: Any, lr: float = 1e-4, betas: tuple[float, float] = (0.9, 0.99), wd: float = 0.0
+    ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "wd": wd})
 
     @torch.no_grad()
