@@ -3,8 +3,8 @@
     python -m benchmarks.optimizer_step [--quick] [--threads N] [--level LEVEL] [--processor-time] [--out FILE]
 
 One tensor of 16 million parameters. Ours: the squares of the gradients, then the step. torch: ``unscale_``,
-``clip_grad_norm_``, fused AdamW and ``update``. Gradients are fp32 for fp32 weights and bf16 for 16-bit ones, as autograd
-gives them. All candidates take turns, beside a copy in each round.
+``clip_grad_norm_``, fused AdamW and ``update``. Gradients are fp32 for fp32 weights and bf16 for 16-bit ones, as
+autograd gives them. All candidates take turns, beside a copy in each round.
 """
 
 import argparse

@@ -29,10 +29,23 @@ MIXPREC_INLINE float* open_moment(const StoredMoment& stored, std::int64_t start
   return buffer;
 }
 
+// Second moments are rounded by chance, as those in 8 bits are; n elements from a multiple of 256 on.
+MIXPREC_INLINE void round_second_moments(const float* MIXPREC_RESTRICT values, std::int64_t n,
+                                         std::uint16_t* MIXPREC_RESTRICT out) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::uint32_t bits = to_bits(values[i]), magnitude = bits & kMagnitude;
+    const std::uint32_t place = static_cast<std::uint32_t>(i) % 256u * kPlaceFactor;
+    const std::uint32_t rounded = (bits + (chance(magnitude, place) >> 16)) >> 16;
+    out[i] = static_cast<std::uint16_t>(magnitude > kInfinity ? kBf16Nan : rounded);
+  }
+}
+
 MIXPREC_INLINE void close_moment(const StoredMoment& stored, std::int64_t start, std::int64_t n, const float* values) {
   if (stored.layout.kind == MomentKind::fp32) return;
   if (in_codes(stored)) return store_codes(stored, start, n, values);
-  round_halves(values, n, Dtype::bf16, elements<std::uint16_t>(stored.values, start));
+  auto* out = elements<std::uint16_t>(stored.values, start);
+  if (!stored.layout.is_signed) return round_second_moments(values, n, out);
+  round_halves(values, n, Dtype::bf16, out);
 }
 
 }  // namespace

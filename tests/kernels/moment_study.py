@@ -46,7 +46,9 @@ def trained_moments(steps: int) -> Moments:
 def kept(x: Tensor, way: str, block: int, *, signed: bool) -> Tensor:
     """The moment after it was kept once. ``plain e4m3``: torch's cast of each block brought to 448."""
     if way == "bf16":
-        return x.bfloat16().float()
+        halves = StoredMoment("bf16", torch.empty(len(x), dtype=torch.bfloat16), is_signed=signed)
+        get_backend("cpu").store_moment(halves, x)
+        return halves.values.float()
     if way == "plain e4m3":
         blocks = torch.nn.functional.pad(x, (0, -len(x) % block)).view(-1, block)
         scale = blocks.abs().amax(1, keepdim=True).clamp(min=1e-30) / 448
@@ -85,6 +87,8 @@ def errors(moments: Moments, way: str, block: int) -> Errors:
 
 def to_nearest(v: Tensor, kind: str, block: int) -> Tensor:
     """A second moment under the codes that `kept` gives it, but each number the nearest."""
+    if kind == "bf16":
+        return v.bfloat16().float()
     count = len(v) // block
     powers = torch.empty(count, dtype=torch.uint8) if kind == "e4m3" else None
     stored = StoredMoment(kind, torch.empty(len(v), dtype=torch.uint8), torch.empty(count), powers, block, True, False)
@@ -130,7 +134,7 @@ def main() -> None:
                 e = errors(moments, way, block)
                 print(f"| {way} | {block} | {e.first:.2%} | {e.second:.2%} | {e.worst:.2f} | {e.update:.2%} |")
     print("\n| kept as | beta2 | nearest: doubled, others | by chance |\n| --- " + "| --- " * 3 + "|")
-    for kind in ("e4m3", "dynamic"):
+    for kind in ("bf16", "e4m3", "dynamic"):
         for beta, steps in ((0.95, 100), (0.99, 500), (0.999, 2500)):
             rows = [drift(kind, beta=beta, steps=steps, by_chance=chance) for chance in (False, True)]
             print(f"| {kind} | {beta} | " + " | ".join(f"{a:.2f}, {b:.2f}" for a, b in rows) + " |")

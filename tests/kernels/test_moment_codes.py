@@ -124,6 +124,15 @@ def test_a_second_moment_follows_its_gradients(kind: str) -> None:
     assert stayed > 1.3
 
 
+def test_a_second_moment_in_bf16_follows_its_gradients() -> None:
+    doubled, stayed = study.drift("bf16", beta=0.999, steps=2500, by_chance=True, blocks=4)
+    assert doubled == pytest.approx(1.0, abs=0.01)
+    assert stayed == pytest.approx(1.0, abs=0.01)
+    doubled, stayed = study.drift("bf16", beta=0.999, steps=2500, by_chance=False, blocks=4)
+    assert doubled > 1.08
+    assert stayed > 1.15
+
+
 def test_errors_on_the_moments_of_a_gpt() -> None:
     moments = study.trained_moments(steps=40)
     for block in (128, 256):

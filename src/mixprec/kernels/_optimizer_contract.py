@@ -58,10 +58,11 @@ class StoredWeight:
 class StoredMoment:
     """A moment as it lies in memory, in C order.
 
-    ``fp32`` and ``bf16`` (rounded to nearest, ties to even): ``values`` has the weight's shape. ``e4m3`` and
-    ``dynamic``: ``values`` are uint8 codes ``[n]``, ``scales`` fp32 ``[ceil(n / block)]``, and ``powers`` (``e4m3``
-    only) uint8 ``[ceil(n / block)]``; fresh ones are zeros. See `_moment_codes` of the reference for the
-    codes' arithmetic.
+    ``fp32`` and ``bf16``: ``values`` has the weight's shape. ``e4m3`` and ``dynamic``: ``values`` are uint8 codes
+    ``[n]``, ``scales`` fp32 ``[ceil(n / block)]``, and ``powers`` (``e4m3`` only) uint8 ``[ceil(n / block)]``; fresh
+    ones are zeros. First moments are rounded to nearest, ties to even. Second ones (no sign) change by less than half a
+    place of bf16 or of a code in a step and would stall: they are rounded by chance, with random bits of their own. See
+    `_moment_codes` of the reference for the arithmetic, `bf16_by_chance` there for bf16.
 
     Attributes:
         kind: how it is kept.
@@ -69,7 +70,7 @@ class StoredMoment:
         scales: of 8-bit codes.
         powers: of 8-bit codes under range expansion: 0: |x|^(1/2); 1: |x|; 2: |x|^2; 3: |x|^4.
         block: consecutive elements that share a scale.
-        expand: whether a block chooses its power; otherwise it is 1 (|x|).
+        expand: whether a block chooses its power; otherwise it is 1 (|x|), without a sign 1/2.
         is_signed: whether it has negative numbers; a second moment has none.
 
     Raises:

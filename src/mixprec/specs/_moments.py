@@ -18,8 +18,8 @@ class Moments:
     """How the moments (running means) of an optimizer of ``mixprec.optim`` are kept between steps.
 
     Attributes:
-        kind: ``"fp32"``; ``"bf16"``, rounded to nearest; ``"e4m3"`` or ``"dynamic"``: 8-bit codes of E4M3 or of the
-            dynamic map under an fp32 scale per block.
+        kind: ``"fp32"``; ``"bf16"``; ``"e4m3"`` or ``"dynamic"``: 8-bit codes of E4M3 or of the dynamic map under an
+            fp32 scale per block. First moments are rounded to nearest, second ones by chance: they would stall.
         block: consecutive elements that share a scale, 128 or 256; 8 bits only.
         expand: ``"e4m3"`` only: whether each block's magnitudes are raised to a power that fits their range to the
             format's.

@@ -97,7 +97,7 @@ def encode(
     if is_signed:
         codes = _dynamic_codes(u, x < 0) if powers is None else _float_codes(u, x, powers)
     else:
-        words = _words(magnitude)
+        words = random_words(magnitude, torch.arange(block, device=x.device))
         codes = _unsigned_dynamic_codes(u, words) if powers is None else _unsigned_float_codes(u, powers, words)
         codes = torch.where((magnitude > 0) & (codes == 0), 1, codes)
     scales = torch.where(finite, scale, math.nan).flatten()
@@ -120,6 +120,20 @@ def decode(codes: Tensor, scales: Tensor, powers: Tensor | None, block: int, kin
     rows = torch.zeros_like(scales, dtype=torch.int64) if powers is None else powers.long()
     each = torch.arange(codes.numel(), device=codes.device) // block
     return numbers[rows[each], codes.long()] * scales[each]
+
+
+def random_words(magnitude: Tensor, place: Tensor) -> Tensor:
+    """32 random bits of each element, in int64.
+
+    Args:
+        magnitude: the bits of |x|, int32.
+        place: of each element in its block.
+
+    Example:
+        >>> hex(random_words(torch.tensor([1], dtype=torch.int32), torch.tensor([0])).item())
+        '0x85ebca6b'
+    """
+    return (((magnitude + place * 0x9E3779B9) & _WORD) * 0x85EBCA6B) & _WORD
 
 
 @cache
@@ -187,12 +201,6 @@ def _powers(magnitude: Tensor, scale: Tensor, expand: bool, is_signed: bool) -> 
     spread = (scale.view(torch.int32) >> 23) - (least >> 23)
     limit = 22 if is_signed else 16
     return (spread <= limit).int() + (2 * spread <= limit).int() + (4 * spread <= limit).int()
-
-
-def _words(magnitude: Tensor) -> Tensor:
-    """32 random bits of each element, int64 ``[blocks, block]``."""
-    place = torch.arange(magnitude.shape[1], device=magnitude.device)
-    return (((magnitude + place * 0x9E3779B9) & _WORD) * 0x85EBCA6B) & _WORD
 
 
 def _raised(u: Tensor, powers: Tensor, is_signed: bool) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from .._optimizer_contract import StoredMoment
 from ._moment_codes import decode, encode
-from ._sixteen_bits import nearest_16_bits
+from ._sixteen_bits import bf16_by_chance, nearest_16_bits
 
 
 def load_moment(stored: StoredMoment) -> Tensor:
@@ -34,7 +34,8 @@ def store_moment(stored: StoredMoment, value: Tensor) -> None:
     if stored.kind == "fp32":
         stored.values.copy_(value)
     elif stored.kind == "bf16":
-        stored.values.copy_(nearest_16_bits(value, torch.bfloat16))
+        rounded = nearest_16_bits(value, torch.bfloat16) if stored.is_signed else bf16_by_chance(value)
+        stored.values.copy_(rounded.view_as(stored.values))
     else:
         codes, scales, powers = encode(value.reshape(-1), stored.block, stored.kind, stored.expand, stored.is_signed)
         stored.values.copy_(codes)

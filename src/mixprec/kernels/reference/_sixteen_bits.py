@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ._moment_codes import random_words
+
 _BF16_NAN, _FP16_NAN = 0x7FC0, 0x7E00
 _HALF = 0x8000
 
@@ -30,6 +32,22 @@ def nearest_away_bf16(values: Tensor) -> Tensor:
         1.0078125
     """
     return _bf16(values, values.view(torch.int32) + _HALF)
+
+
+def bf16_by_chance(values: Tensor) -> Tensor:
+    """fp32 second moments to bf16, up with the probability of where they lie between two numbers; NaN is 0x7fc0.
+
+    Element i (C order) has the random bits that `_moment_codes` gives to place ``i % 256``; its bits plus their upper
+    half are cut.
+
+    Example:
+        >>> means = bf16_by_chance(torch.full((1000,), 1.001))
+        >>> means.unique().tolist(), round(means.float().mean().item(), 4)
+        ([1.0, 1.0078125], 1.001)
+    """
+    place = torch.arange(values.numel(), device=values.device).view(values.shape) % 256
+    words = random_words(values.view(torch.int32) & 0x7FFFFFFF, place)
+    return _bf16(values, values.view(torch.int32) + (words >> 16).int())
 
 
 def exact_bf16(values: Tensor) -> Tensor:
