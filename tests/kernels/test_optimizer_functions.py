@@ -120,6 +120,18 @@ def test_values_that_do_not_fit():
         store_moment(StoredMoment("fp32", torch.zeros(2)), torch.zeros(3))
 
 
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_a_flat_moment_of_a_matrix(backend):
+    """Moments have as many elements as their weight, in C order, whatever their shape."""
+    moments = (StoredMoment("fp32", torch.zeros(6)), StoredMoment("bf16", torch.zeros(6, dtype=BF16)))
+    slot = Slot(torch.arange(6.0).view(2, 3), plain(2, 3), moments)
+    get_backend(backend).optimizer_step([slot], ADAMW)
+    assert moments[0].values.tolist() == [0.0, 0.5, 1.0, 1.5, 2.0, 2.5]
+    kept = plain(2, 3)
+    store_weight(kept, torch.arange(6.0))
+    assert kept.weight.tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+
+
 def test_nothing_to_do():
     optimizer_step([], SGD)
     assert gradient_squares([]).shape == (0,)

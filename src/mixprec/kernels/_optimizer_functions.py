@@ -100,11 +100,11 @@ def store_weight(stored: StoredWeight, value: Tensor, draw: Draw | None = None) 
 
     Args:
         stored: the weight as it lies in memory.
-        value: fp32, of the weight's shape.
+        value: fp32, as many numbers as the weight has.
         draw: random bits of stochastic rounding.
 
     Raises:
-        TypeError, ValueError: tensors that do not fit the way of keeping, or another value than fp32 of the shape.
+        TypeError, ValueError: tensors that do not fit the way of keeping, or another value than as many fp32 ones.
 
     Example:
         >>> from mixprec.kernels import StoredWeight
@@ -118,7 +118,7 @@ def store_weight(stored: StoredWeight, value: Tensor, draw: Draw | None = None) 
     straight = stored if _is_contiguous(stored) else _copied(stored)
     with torch.no_grad():
         backend = optimizer_backend(stored.weight.device.type)
-        backend.store_weight(straight, value.detach().contiguous(), draw or Draw())
+        backend.store_weight(straight, value.detach().reshape(stored.weight.shape).contiguous(), draw or Draw())
         if straight is not stored:
             _copy_back(stored, straight)
     torch.autograd.graph.increment_version([stored.weight])

@@ -32,7 +32,7 @@ def store_moment(stored: StoredMoment, value: Tensor) -> None:
         0.10009765625
     """
     if stored.kind == "fp32":
-        stored.values.copy_(value)
+        stored.values.copy_(value.view_as(stored.values))
     elif stored.kind == "bf16":
         rounded = nearest_16_bits(value, torch.bfloat16) if stored.is_signed else bf16_by_chance(value)
         stored.values.copy_(rounded.view_as(stored.values))
