@@ -48,7 +48,7 @@ class FunctionMode(TorchFunctionMode):
         if self.is_aside or not torch.is_autocast_enabled(self._device.type) or dtype not in _16_BIT:
             return func(*args, **kwargs)
         state = self._states.get(dtype) or self._begin(dtype)
-        if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+        if torch.compiler.is_compiling():
             return apply_rules(self, state, func, args, kwargs)
         self._recomputations.before(args)
         result = apply_rules(self, state, func, args, kwargs)

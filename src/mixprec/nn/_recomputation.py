@@ -39,7 +39,7 @@ class Recomputations:
             if node.name() == _REENTRANT:
                 self._follow(node)
         # With use_reentrant=False whatever is saved goes through hooks, and is made anew where it is needed.
-        hooks = torch._C._autograd._top_saved_tensors_default_hooks(False)  # pyright: ignore[reportPrivateUsage]
+        hooks = torch._C._autograd._top_saved_tensors_default_hooks(False)  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
         unpack = None if hooks is None else hooks[1]
         if unpack is not self._hooks:
             self._hooks = unpack
@@ -56,9 +56,10 @@ class Recomputations:
                 nodes += [n for n, _ in node.next_functions if n is not None]
 
     def _follow(self, node: Node) -> bool:
-        if _MARK in node.metadata:
+        notes: Any = node.metadata  # a dict, which torch's types take for a method
+        if _MARK in notes:
             return False
-        node.metadata[_MARK] = True
+        notes[_MARK] = True
         node.register_prehook(lambda _: self._enter())
         return True
 

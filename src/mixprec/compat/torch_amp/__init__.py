@@ -1,4 +1,4 @@
-"""``torch.amp`` with mixprec's numbers: the region's functions by the rules of the 16-bit recipes, a scale that stays usable."""
+"""``torch.amp`` with mixprec's numbers: functions by the rules of the 16-bit recipes, and a scale that stays usable."""
 
 from torch.amp.autocast_mode import is_autocast_available
 

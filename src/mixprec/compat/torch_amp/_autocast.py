@@ -7,25 +7,26 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 
 from ...nn import FunctionMode, is_ruled
 from ._device_here import device_here, tell_device
 
-_P, _R = ParamSpec("_P"), TypeVar("_R")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 _16_BIT = (torch.bfloat16, torch.float16)
 
 
-class autocast:  # noqa: N801  # torch's name
+class autocast:
     """``torch.autocast`` for a loop that is kept: context manager and decorator, reusable, one in another.
 
-    Inside, what a model calls computes as under the recipes ``bf16`` and ``fp16``, though nothing is converted: products
-    take operands rounded to ``dtype`` and sum in fp32 (through the fp32 engine where the device does not multiply
-    ``dtype`` faster), the operations that need fp32 are one explicit list on every device, masks and constants that
-    fp16 does not hold go to fp32, and a weight's gradient is not rounded. No cast of a weight outlives its use, so that
-    one region may span many optimizer steps. What it computes leaves the region in the dtype that it has.
+    Inside, what a model calls computes as under the recipes ``bf16`` and ``fp16``, though nothing is converted:
+    products take operands rounded to ``dtype`` and sum in fp32 (through the fp32 engine where the device does not
+    multiply ``dtype`` faster), the operations that need fp32 are one explicit list on every device, masks and
+    constants that fp16 does not hold go to fp32, and a weight's gradient is not rounded. No cast of a weight outlives
+    its use, so that one region may span many optimizer steps. What it computes leaves the region in the dtype that it
+    has.
 
     A model that ``mixprec.convert`` has converted computes as its own recipe says, inside as outside. Activation
     checkpointing recomputes by the region's rules. As in torch the region is its thread's, the backward pass belongs
@@ -83,7 +84,7 @@ class autocast:  # noqa: N801  # torch's name
     ) -> None:
         self._own.open.pop().__exit__(kind, error, trace)
 
-    def __call__(self, func: Callable[_P, _R]) -> Callable[_P, _R]:
+    def __call__(self, func: _Function) -> _Function:
         """As a decorator: every call of ``func`` is a region."""
         if not callable(func):
             raise TypeError(
@@ -92,11 +93,11 @@ class autocast:  # noqa: N801  # torch's name
             )
 
         @functools.wraps(func)
-        def decorated(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        def decorated(*args: Any, **kwargs: Any) -> Any:
             with self:
                 return func(*args, **kwargs)
 
-        return decorated
+        return cast("_Function", decorated)
 
     def _own_mode(self) -> FunctionMode | None:
         if not self._enabled or is_ruled():
@@ -143,9 +144,9 @@ def _check_dtype(dtype: Any) -> None:
     is_narrow = isinstance(dtype, str) or (isinstance(dtype, torch.dtype) and dtype.itemsize == 1)
     if is_narrow:
         raise ValueError(
-            f"autocast: dtype is {dtype!r}, expected torch.bfloat16 or torch.float16: a region without conversion has 16 "
-            'bits. Narrower formats belong to layers: convert the model beside it, mixprec.convert(model, "fp8") '
-            "(`mixprec recipes` lists the recipes), and leave the region as it is"
+            f"autocast: dtype is {dtype!r}, expected torch.bfloat16 or torch.float16: a region without conversion "
+            "has 16 bits. Narrower formats belong to layers: convert the model beside it, "
+            'mixprec.convert(model, "fp8"), and leave the region as it is (`mixprec recipes` lists the recipes)'
         )
     kind = ValueError if isinstance(dtype, torch.dtype) else TypeError
     raise kind(f"autocast: dtype is {dtype!r}, expected torch.bfloat16, torch.float16, or torch.float32 for none")

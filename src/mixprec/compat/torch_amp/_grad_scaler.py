@@ -206,10 +206,10 @@ class GradScaler(torch.amp.GradScaler):
         for param in (p for group in optimizer.param_groups for p in group["params"] if p.grad is not None):
             if param.grad.dtype == torch.float16 and not allow_fp16:
                 raise ValueError(
-                    f"Attempting to unscale FP16 gradients (of a parameter of shape {list(param.shape)}): what the scale "
-                    "has kept would be lost as it is taken out. Expected fp32 parameters, which the region casts itself: "
-                    "leave out model.half(); 16-bit weights with fp32 masters are mixprec.prepare's, or "
-                    "mixprec.compat.apex_amp's with opt_level='O2'"
+                    f"Attempting to unscale FP16 gradients (of a parameter of shape {list(param.shape)}): what the "
+                    "scale has kept would be lost as it is taken out. Expected fp32 parameters, which the region casts "
+                    "itself: leave out model.half(); for 16-bit weights with fp32 masters take mixprec.prepare, or "
+                    "mixprec.compat.apex_amp with opt_level='O2'"
                 )
             if param.grad.is_sparse and param.grad.dtype in _16_BIT:
                 param.grad = param.grad.coalesce()  # an index that occurs twice is one element, which may overflow
@@ -254,8 +254,8 @@ def _checked_scale(name: str, value: Any) -> float:
     if isinstance(value, Tensor):
         if value.numel() != 1 or value.requires_grad:
             raise ValueError(
-                f"GradScaler: {name} is a tensor of shape {list(value.shape)} with requires_grad={value.requires_grad}, "
-                "expected one number without a graph"
+                f"GradScaler: {name} is a tensor of shape {list(value.shape)} with "
+                f"requires_grad={value.requires_grad}, expected one number without a graph"
             )
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -263,8 +263,8 @@ def _checked_scale(name: str, value: Any) -> float:
     scale = float(value)
     if not (math.isfinite(scale) and 0 < scale <= _LARGEST):
         raise ValueError(
-            f"GradScaler: {name} is {scale}, expected a finite number above 0 and at most 2^127: with such a scale every "
-            "gradient is zero or not finite; start a new GradScaler instead"
+            f"GradScaler: {name} is {scale}, expected a finite number above 0 and at most 2^127: with such a scale "
+            "every gradient is zero or not finite; start a new GradScaler instead"
         )
     return scale
 

@@ -10,7 +10,7 @@ import torch
 from .. import torch_amp
 
 
-class autocast(torch_amp.autocast):  # noqa: N801  # torch's name
+class autocast(torch_amp.autocast):
     """``torch.cuda.amp.autocast``: ``mixprec.compat.torch_amp.autocast("cuda", ...)``, fp16 unless told otherwise.
 
     Args:
