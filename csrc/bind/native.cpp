@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mixprec/kernels.h"
+#include "optimizer.h"
 
 namespace nb = nanobind;
 using namespace mixprec;
@@ -186,4 +187,5 @@ NB_MODULE(_native, m) {
   bind_formats(m);
   bind_requests(m);
   bind_kernels(m);
+  bind_optimizer(m);
 }

@@ -8,6 +8,8 @@
 #include "flat.h"
 #include "narrow.h"
 #include "panels.h"
+#include "squares.h"
+#include "steps.h"
 
 #ifndef MIXPREC_LEVEL
 #error "MIXPREC_LEVEL names the level that this file is built for"
@@ -18,8 +20,10 @@
 namespace mixprec {
 
 const LevelKernels* MIXPREC_JOIN(MIXPREC_LEVEL, _kernels)() {
-  static constexpr LevelKernels kernels{amax_range,      word_range,   amax_units, round_units,
-                                        transform_units, decode_units, narrow_rows};
+  static constexpr LevelKernels kernels{amax_range,         word_range,         amax_units,         round_units,
+                                        transform_units,    decode_units,       narrow_rows,        square_chunks,
+                                        step_pieces,        load_weight_pieces, store_weight_pieces,
+                                        load_moment_pieces, store_moment_pieces};
   return &kernels;
 }
 

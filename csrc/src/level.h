@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "mixprec/kernels.h"
+#include "mixprec/optimizer.h"
 
 namespace mixprec {
 
@@ -139,6 +140,19 @@ static inline std::int64_t places_of(const Task& task) {
 
 constexpr int kMaxTransform = 128;
 
+// Elements of a gradient whose squares are summed first.
+constexpr std::int64_t kChunk = 1024;
+// Elements of a parameter that are updated at once; whole blocks of 8-bit moments.
+constexpr std::int64_t kStepPiece = 1024;
+
+// A step over slots whose pieces lie in a row: those of slot s are [first_piece[s], first_piece[s + 1]).
+struct StepTask {
+  const Slot* slots;
+  const std::int64_t* first_piece;
+  Rule rule;
+  int moments;
+};
+
 struct LevelKernels {
   std::uint32_t (*amax)(const Matrix& x, std::int64_t begin, std::int64_t end);
   void (*word_range)(const Random& random, std::int64_t begin, std::int64_t end, std::uint32_t* words);
@@ -150,6 +164,17 @@ struct LevelKernels {
   void (*transform_units)(const TransformTask& task, std::int64_t begin, std::int64_t end);
   void (*decode_units)(const DecodeTask& task, std::int64_t begin, std::int64_t end, float* scratch);
   void (*narrow_rows)(const NarrowTask& task, std::int64_t row_begin, std::int64_t row_end);
+  // Chunks or pieces [begin, end); of n elements.
+  void (*square_chunks)(const Gradient& gradient, std::int64_t begin, std::int64_t end, double* sums);
+  void (*step_pieces)(const StepTask& task, std::int64_t begin, std::int64_t end);
+  void (*load_weight_pieces)(const StoredWeight& stored, std::int64_t begin, std::int64_t end, std::int64_t n,
+                             float* values);
+  void (*store_weight_pieces)(const StoredWeight& stored, const Random& random, std::int64_t begin, std::int64_t end,
+                              std::int64_t n, const float* values);
+  void (*load_moment_pieces)(const StoredMoment& stored, std::int64_t begin, std::int64_t end, std::int64_t n,
+                             float* values);
+  void (*store_moment_pieces)(const StoredMoment& stored, std::int64_t begin, std::int64_t end, std::int64_t n,
+                              const float* values);
 };
 
 // One of each per build of level.cpp; null where the build has no such level.

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from mixprec.loss_scaling import ScaleState, after_step, init, parse_loss_scale
@@ -63,8 +65,61 @@ def test_the_floor_is_told_once_for_each_stay():
 
 
 def test_a_nan_streak_never_drives_the_scale_to_zero():
-    trace, _ = run(LossScale(kind="dynamic"), [False] * 1000)
-    assert trace[-1] == (2.0**-24, 0)
+    for spec in (
+        LossScale(kind="dynamic"),
+        LossScale(kind="dynamic", hysteresis=3, minimum=2.0**-149, initial=2.0**127),
+        LossScale(kind="dynamic", minimum=2.0**-149, backoff=2.0**-100),
+    ):
+        trace, events = run(spec, [False] * 5000)
+        assert trace[-1] == (spec.minimum, 0)
+        assert min(scale for scale, _ in trace) == spec.minimum > 0
+        assert [e.name for e in events if e.name != "loss scale alarm"] == ["loss scale floor"]
+
+
+def test_hysteresis_follows_megatrons_counter():
+    spec = LossScale(kind="dynamic", initial=256, hysteresis=2, interval=2)
+    # An overflow between good steps counts; once the count is used up each one shrinks; growth restores the count.
+    trace, _ = run(spec, [False, True, False, False, True, True, False, False])
+    assert [s for s, _ in trace] == [256, 256, 128, 64, 64, 128, 128, 64]
+
+
+def megatron(spec, finite):
+    """The update rule of Megatron-LM's dynamic scaler, written from its documentation."""
+    scale, growth, hysteresis, trace = spec.initial, 0, spec.hysteresis, []
+    for ok in finite:
+        if ok:
+            growth += 1
+            if growth == spec.interval:
+                scale, growth, hysteresis = scale * spec.growth, 0, spec.hysteresis
+        else:
+            growth, hysteresis = 0, hysteresis - 1
+            if hysteresis <= 0:
+                scale = max(scale * spec.backoff, spec.minimum)
+        trace.append((scale, growth))
+    return trace
+
+
+@pytest.mark.parametrize("hysteresis", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(5))
+def test_random_traces_are_megatrons(hysteresis, seed):
+    draw = random.Random(seed)
+    finite = [draw.random() < 0.7 for _ in range(300)]
+    spec = LossScale(kind="dynamic", hysteresis=hysteresis, interval=3, initial=2.0**10, minimum=2.0**-10)
+    assert run(spec, finite)[0] == megatron(spec, finite)
+
+
+@pytest.mark.parametrize("kind", ["none", "static", "dynamic"])
+def test_a_streak_of_skipped_steps_raises_the_alarm_once(kind):
+    spec = LossScale(kind=kind, alarm_after=3)
+    _, events = run(spec, [False] * 2 + [True] + [False] * 10 + [True] + [False] * 3)
+    alarms = [e.message for e in events if e.name == "loss scale alarm"]
+    assert len(alarms) == 2
+    assert alarms[0].startswith("3 steps in a row were skipped")
+
+
+def test_a_floor_that_is_the_start_is_told_at_the_first_overflow():
+    _, events = run(LossScale(kind="dynamic", initial=2.0**-24), [False] * 3)
+    assert [e.name for e in events] == ["loss scale floor"]
 
 
 @pytest.mark.parametrize("wrong", [{"initial": 1000.0}, {"growth": 1.5}, {"backoff": 0.3}, {"maximum": 2.0**20 + 1}])

@@ -9,6 +9,10 @@ from torch.nn import Parameter
 from mixprec.training._gradients import divide, measure, multiply
 
 
+def measured_of(params, losses=()):
+    return measure([p.grad for p in params], losses)
+
+
 def with_gradient(grad):
     p = Parameter(torch.zeros(grad.shape, dtype=grad.dtype))
     p.grad = grad
@@ -22,26 +26,26 @@ def test_norms_are_right_wherever_the_elements_are(dtype, factor):
         with_gradient(torch.tensor([3.0, 0.0]).to(dtype) * factor),
         with_gradient(torch.tensor(4.0).to(dtype) * factor),
     ]
-    measured = measure(params, [torch.tensor(1.5)])
+    measured = measured_of(params, [torch.tensor(1.5)])
     assert measured.total == pytest.approx(5.0 * factor, rel=1e-6)
     assert measured.is_finite
     assert measured.losses == (1.5,)
 
 
 def test_a_norm_beyond_fp32_is_no_fault():
-    measured = measure([with_gradient(torch.full((4,), 3e38))], [])
+    measured = measured_of([with_gradient(torch.full((4,), 3e38))], [])
     assert measured.is_finite
     assert measured.total == pytest.approx(6e38, rel=1e-6)
 
 
 def test_a_norm_beyond_fp64_squares():
-    measured = measure([with_gradient(torch.full((4,), 1e200, dtype=torch.float64))], [])
+    measured = measured_of([with_gradient(torch.full((4,), 1e200, dtype=torch.float64))], [])
     assert measured.total == pytest.approx(2e200, rel=1e-12)
 
 
 def test_subnormal_gradients():
     tiny = 2.0**-149
-    assert measure([with_gradient(torch.tensor([3 * tiny, 4 * tiny]))], []).total == pytest.approx(5 * tiny)
+    assert measured_of([with_gradient(torch.tensor([3 * tiny, 4 * tiny]))], []).total == pytest.approx(5 * tiny)
 
 
 @pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
@@ -49,21 +53,21 @@ def test_bad_elements_are_seen_wherever_they_are(bad):
     for dtype in (torch.float32, torch.float16, torch.float64):
         grads = [torch.ones(100).to(dtype), torch.ones(33).to(dtype), torch.zeros(0).to(dtype)]
         grads[1][17] = bad
-        measured = measure([with_gradient(g) for g in grads], [])
+        measured = measured_of([with_gradient(g) for g in grads], [])
         assert [math.isfinite(n) for n in measured.norms] == [True, False, True]
         assert math.isnan(measured.total) == math.isnan(bad)
 
 
 def test_nan_wins_over_inf():
     assert math.isnan(
-        measure([with_gradient(torch.tensor([math.inf])), with_gradient(torch.tensor([math.nan]))], []).total
+        measured_of([with_gradient(torch.tensor([math.inf])), with_gradient(torch.tensor([math.nan]))], []).total
     )
 
 
 def test_sparse_gradients_are_coalesced_before_they_are_measured():
     p = Parameter(torch.zeros(4, 2))
     p.grad = torch.sparse_coo_tensor([[1, 1]], [[1.5, 2.0], [1.5, 2.0]], (4, 2), check_invariants=True)
-    assert measure([p], []).total == pytest.approx(5.0)
+    assert measured_of([p], []).total == pytest.approx(5.0)
     multiply([p], 2.0)
     divide([p], 4.0)
     assert p.grad.to_dense()[1].tolist() == [1.5, 2.0]
@@ -71,7 +75,7 @@ def test_sparse_gradients_are_coalesced_before_they_are_measured():
 
 def test_complex_gradients():
     p = with_gradient(torch.tensor([3 + 4j]))
-    assert measure([p], []).total == pytest.approx(5.0)
+    assert measured_of([p], []).total == pytest.approx(5.0)
     divide([p], 2.0)
     assert p.grad.item() == 1.5 + 2j
 

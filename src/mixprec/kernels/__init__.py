@@ -20,17 +20,43 @@ from ._functions import (
     scaled_quantized,
 )
 from ._interleaved import scaled_interleaved
+from ._optimizer_contract import (
+    AdamWRule,
+    OptimizerBackend,
+    Rule,
+    SGDRule,
+    Slot,
+    StoredMoment,
+    StoredWeight,
+    WeightKind,
+)
+from ._optimizer_functions import (
+    gradient_squares,
+    load_moment,
+    load_weight,
+    optimizer_step,
+    store_moment,
+    store_weight,
+)
 from ._parameters import CastParameters, ElementParameters, cast_parameters
-from ._registry import backend_names, default_backend, get_backend
+from ._registry import backend_names, default_backend, get_backend, optimizer_backend
 
 __all__ = [
     "FIXED_SIGNS",
+    "AdamWRule",
     "Backend",
     "CastParameters",
     "Draw",
     "ElementParameters",
+    "OptimizerBackend",
+    "Rule",
+    "SGDRule",
     "SignKey",
+    "Slot",
+    "StoredMoment",
+    "StoredWeight",
     "Sums",
+    "WeightKind",
     "amax",
     "backend_names",
     "cast_parameters",
@@ -38,9 +64,14 @@ __all__ = [
     "delayed",
     "dequantize",
     "get_backend",
+    "gradient_squares",
     "hadamard",
     "hadamard_inverse",
+    "load_moment",
+    "load_weight",
     "narrow_product",
+    "optimizer_backend",
+    "optimizer_step",
     "quantize",
     "round",
     "scaled",
@@ -48,4 +79,6 @@ __all__ = [
     "scaled_interleaved",
     "scaled_quantized",
     "sign_key",
+    "store_moment",
+    "store_weight",
 ]

@@ -33,10 +33,11 @@ class StoredWeight:
       stored: ``weight`` to nearest, ties away from zero, d the difference.
     - ``stochastic``: ``weight`` is bf16; w is it, widened; stored as `Backend.round` of the cast ``bf16 sr``.
     - ``kahan``: ``weight`` and ``extra`` (the compensation) are bf16; ``w = fp32(fp32(weight) + fp32(extra))``; stored:
-      ``weight`` to nearest even, ``extra`` the nearest even bf16 of ``fp32(w - fp32(weight))``.
+      ``weight`` to nearest even, ``extra`` the nearest even bf16 of ``fp32(w - fp32(weight))`` (0 where ``weight`` is
+      not finite).
 
-    A split weight of magnitude 2^128 - 2^119 and more reads as infinity in bf16 and is still exact as a pair; a NaN is
-    stored as 0x7fc0 with remainder 0.
+    A split weight of magnitude 2^128 - 2^119 and more reads as infinity in bf16 and is still exact as a pair. A NaN is
+    stored as 0x7fc0 (fp16: 0x7e00), with remainder 0.
     """
 
     kind: WeightKind
@@ -50,7 +51,8 @@ class StoredMoment:
 
     ``fp32`` and ``bf16`` (rounded to nearest, ties to even): ``values`` has the weight's shape. ``e4m3`` and
     ``dynamic``: ``values`` are uint8 codes ``[n]``, ``scales`` fp32 ``[ceil(n / block)]``, and ``powers`` (``e4m3``
-    only) uint8 ``[ceil(n / block)]``. See `_optimizer_moments` of the reference for the codes' arithmetic.
+    with ``expand``) uint8 ``[ceil(n / block)]``; fresh ones are zeros. See `_moment_codes` of the reference for the
+    codes' arithmetic.
 
     Attributes:
         kind: how it is kept.
@@ -150,7 +152,13 @@ Rule = AdamWRule | SGDRule
 
 @runtime_checkable
 class OptimizerBackend(Protocol):
-    """The part of a backend that steps. Tensors are contiguous but for gradients; results are written in place."""
+    """The part of a backend that steps. Tensors are contiguous but for gradients; results are written in place.
+
+    `Backend` and this are one class in the backends that have both; a device whose backend only casts is stepped by the
+    reference. Arguments have been checked.
+    """
+
+    name: str
 
     def gradient_squares(self, gradients: Sequence[Tensor]) -> Tensor:
         """Sum of squares of each gradient, fp64 ``[len(gradients)]`` on their device.

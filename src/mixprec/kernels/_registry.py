@@ -11,6 +11,7 @@ from typing import cast as typing_cast
 from mixprec.formats import unknown_name
 
 from ._contract import Backend
+from ._optimizer_contract import OptimizerBackend
 
 
 @dataclass(frozen=True)
@@ -85,3 +86,15 @@ def default_backend(device_type: str) -> Backend:
                 stacklevel=2,
             )
     return get_backend("reference")
+
+
+@lru_cache(maxsize=16)
+def optimizer_backend(device_type: str) -> OptimizerBackend:
+    """The backend that steps optimizers on a device: its default one, or the reference where that one only casts.
+
+    Example:
+        >>> optimizer_backend("meta").name
+        'reference'
+    """
+    backend = default_backend(device_type)
+    return backend if isinstance(backend, OptimizerBackend) else typing_cast(OptimizerBackend, get_backend("reference"))

@@ -17,10 +17,14 @@ class ScaleState:
         scale: what the next loss is multiplied by; a power of two, so that scaling and unscaling are exact.
         good_steps: applied steps since the last change of the scale; at the largest scale it stops at the
             growth interval.
+        overflows: steps that were not finite since the last growth, counted up to the hysteresis.
+        skipped_in_row: skipped steps since the last applied one.
     """
 
     scale: float
     good_steps: int = 0
+    overflows: int = 0
+    skipped_in_row: int = 0
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ def init(spec: LossScale) -> ScaleState:
 
     Example:
         >>> init(LossScale(kind="dynamic"))
-        ScaleState(scale=65536.0, good_steps=0)
+        ScaleState(scale=65536.0, good_steps=0, overflows=0, skipped_in_row=0)
         >>> init(LossScale(kind="none")).scale
         1.0
     """
@@ -57,15 +61,18 @@ def init(spec: LossScale) -> ScaleState:
 def after_step(spec: LossScale, state: ScaleState, finite: bool) -> tuple[ScaleState, tuple[ScaleEvent, ...]]:
     """Give the state after one step, and what to tell of it.
 
-    ``none`` and ``static`` never change. ``dynamic`` follows ``torch.amp.GradScaler``: a step with a gradient
+    ``none`` and ``static`` never change the scale. ``dynamic`` follows ``torch.amp.GradScaler``: a step with a gradient
     that is not finite multiplies the scale by ``backoff``; ``interval`` applied steps in a row multiply it by
-    ``growth``. Beyond it: the scale stays between ``minimum`` and ``maximum``, and reaching either is told once
-    for each stay. A scale below 1 is allowed: gradients may exceed what 16 bits hold.
+    ``growth``. Beyond it: the first ``hysteresis - 1`` such steps after a growth leave the scale; it stays between
+    ``minimum`` and ``maximum``, and reaching either is told once for each stay. A scale below 1 is allowed: gradients
+    may exceed what 16 bits hold. Under every kind ``alarm_after`` skipped steps in a row are told, once for each row.
 
     Args:
         spec: the recipe's loss scale.
         state: before the step.
         finite: whether every gradient was finite, so that the step was applied.
+
+    Source: growth and backoff: ``torch.amp.GradScaler``; hysteresis: Megatron-LM's ``DynamicGradScaler``.
 
     Example:
         >>> spec = LossScale(kind="dynamic", initial=4.0, interval=2)
@@ -73,11 +80,14 @@ def after_step(spec: LossScale, state: ScaleState, finite: bool) -> tuple[ScaleS
         >>> for finite in (False, True, True):
         ...     state, events = after_step(spec, state, finite)
         >>> state
-        ScaleState(scale=4.0, good_steps=0)
+        ScaleState(scale=4.0, good_steps=0, overflows=0, skipped_in_row=0)
     """
-    if spec.kind != "dynamic":
-        return state, ()
-    return _grown(spec, state) if finite else _shrunk(spec, state)
+    if finite:
+        state = replace(state, skipped_in_row=0)
+        return _grown(spec, state) if spec.kind == "dynamic" else (state, ())
+    alarm = _alarm(spec, state.skipped_in_row + 1)
+    new, events = _shrunk(spec, state) if spec.kind == "dynamic" else (state, ())
+    return replace(new, skipped_in_row=state.skipped_in_row + 1), (*events, *alarm)
 
 
 def _grown(spec: LossScale, state: ScaleState) -> tuple[ScaleState, tuple[ScaleEvent, ...]]:
@@ -88,7 +98,7 @@ def _grown(spec: LossScale, state: ScaleState) -> tuple[ScaleState, tuple[ScaleE
     if scale < spec.maximum:
         return ScaleState(scale), ()
     if state.scale == spec.maximum and state.good_steps >= spec.interval:
-        return state, ()  # told when it came here
+        return replace(state, overflows=0), ()  # told when it came here
     return ScaleState(scale, spec.interval), (
         ScaleEvent(
             "loss scale ceiling",
@@ -99,14 +109,31 @@ def _grown(spec: LossScale, state: ScaleState) -> tuple[ScaleState, tuple[ScaleE
 
 
 def _shrunk(spec: LossScale, state: ScaleState) -> tuple[ScaleState, tuple[ScaleEvent, ...]]:
+    overflows = min(state.overflows + 1, spec.hysteresis)
+    if overflows < spec.hysteresis:
+        return ScaleState(state.scale, overflows=overflows), ()
     scale = max(state.scale * spec.backoff, spec.minimum)
-    if scale > spec.minimum or state == ScaleState(spec.minimum):
-        return ScaleState(scale), ()
-    return ScaleState(scale), (
+    shrunk = ScaleState(scale, overflows=overflows)
+    if scale > spec.minimum or replace(state, skipped_in_row=0) == shrunk:
+        return shrunk, ()
+    return shrunk, (
         ScaleEvent(
             "loss scale floor",
             f"floor reached: the loss scale stays at {scale_text(scale)}; gradients that are not finite even so come "
             "from the data, the loss or the weights, not from the scale",
+        ),
+    )
+
+
+def _alarm(spec: LossScale, skipped: int) -> tuple[ScaleEvent, ...]:
+    if skipped != spec.alarm_after:
+        return ()
+    steps = "1 step was" if skipped == 1 else f"{skipped} steps in a row were"
+    return (
+        ScaleEvent(
+            "loss scale alarm",
+            f"{steps} skipped: nothing is learned; look at the reasons of the skipped steps, at the data, and at the "
+            "learning rate",
         ),
     )
 

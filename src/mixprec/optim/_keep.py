@@ -1,119 +1,84 @@
-"""An optimizer that updates masters: substitution in its parameter groups, and the way back."""
-
-# torch marks its multi-tensor functions private; its own optimizers are made of them.
-# pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
+"""How the weights of an optimizer are kept: one call for every optimizer and every way."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
-
 import torch
-from torch import Tensor
-from torch.nn import Parameter
 from torch.optim import Optimizer
 
-from ._masters import HALF_DTYPES, MasterPair
+from ..specs import Moments, Weights
+from ._any_optimizer import SubstitutedWeights
+from ._kept_weights import KeptWeights
+from ._kernel_optimizer import KernelOptimizer
+from ._own_weights import OwnWeights
+
+_FP32_MOMENTS = Moments()
 
 
-def keep_weights(optimizer: Optimizer, kind: Literal["master", "true"]) -> KeptWeights:
+def keep_weights(
+    optimizer: Optimizer, kind: Weights, *, moments: Moments = _FP32_MOMENTS, seed: int = 0
+) -> KeptWeights:
     """Decide how the weights of an optimizer are kept.
 
-    ``"master"``: every bf16 or fp16 parameter is replaced in the optimizer's groups by an fp32 master, in place
-    and in order; its state moves along, cast to fp32. Parameters of other dtypes are untouched. ``"true"``:
-    nothing is replaced.
+    Parameters of 16 bits are kept as ``kind`` says; others are their own full value. An optimizer of any class but this
+    package's works on fp32 masters, which replace the parameters in its groups, in place and in order; its state moves
+    along, cast to fp32, and stays fp32.
+
+    - ``"master"``: the masters stay; a parameter is its master rounded to nearest.
+    - ``"split"`` (bf16): a parameter and 16 remainder bits are its fp32 value, exactly.
+    - ``"kahan"`` (bf16): a parameter and a bf16 compensation, about 16 significant bits together.
+    - ``"stochastic"`` (bf16): the parameter alone, rounded stochastically.
+    - ``"true"``: the parameter alone; nothing is replaced, the optimizer computes in 16 bits and rounds to nearest.
+
+    The optimizers of this package keep all of this themselves: their groups hold the model's own parameters, what a
+    group says for itself wins, and their arithmetic is fp32 under ``"true"`` too.
+
+    Under ``split``, ``kahan`` and ``stochastic`` a master has values while the optimizer steps only: between steps it
+    is NaN everywhere and takes four bytes.
 
     Args:
-        optimizer: of any class; group options stay.
+        optimizer: of any class; group options stay. Optimizers that it wraps (as attributes) are included.
         kind: a recipe's ``weights``.
+        moments: how an optimizer of ``mixprec.optim`` keeps its moments.
+        seed: of stochastic rounding; several optimizers need several.
 
     Returns:
         The handle: gradients in, rounded weights out, ``restore()``.
 
-    Source: Micikevicius et al., Mixed Precision Training, arXiv:1710.03740, section 3.1.
+    Raises:
+        ValueError: a parameter or an optimizer that cannot be kept so.
+
+    Source: Micikevicius et al., Mixed Precision Training, arXiv:1710.03740, section 3.1 (masters); Zamirai et al.,
+    Revisiting BFloat16 Training, arXiv:2010.06192 (stochastic rounding and Kahan sums of weight updates).
 
     Example:
+        >>> import torch
         >>> p = torch.nn.Parameter(torch.ones(4, dtype=torch.bfloat16))
-        >>> optimizer = torch.optim.SGD([p], lr=0.001)
-        >>> kept = keep_weights(optimizer, "master")
-        >>> p.grad = torch.ones(4)
-        >>> kept.widen_gradients(); optimizer.step(); kept.write_back()
-        >>> optimizer.param_groups[0]["params"][0][0].item(), p[0].item()
+        >>> kept = keep_weights(torch.optim.SGD([p], lr=0.001), "master")
+        >>> p.grad = torch.ones(4, dtype=torch.bfloat16)
+        >>> kept.apply(1.0)
+        >>> kept.full_weight(p)[0].item(), p[0].item()
         (0.9990000128746033, 1.0)
     """
+    if isinstance(optimizer, KernelOptimizer):
+        return OwnWeights(optimizer, kind, moments, seed)
+    if moments.kind != "fp32":
+        raise ValueError(
+            f"moments of kind '{moments.kind}' are kept by mixprec.optim.AdamW and mixprec.optim.SGD, got "
+            f"{type(optimizer).__name__}, which keeps its own: use one of those, or moments of kind 'fp32'"
+        )
     if kind == "true":
-        return KeptWeights(optimizer, {})
-    halves = [p for group in optimizer.param_groups for p in group["params"] if p.dtype in HALF_DTYPES]
-    pairs = {param: MasterPair.of(param) for param in halves}
-    _substitute(optimizer, {p: pair.master for p, pair in pairs.items()}, lambda t, _: t.float())
-    return KeptWeights(optimizer, pairs)
+        _check_eps(optimizer)
+    return SubstitutedWeights(optimizer, kind, seed)
 
 
-class KeptWeights:
-    """The masters of an optimizer.
-
-    Attributes:
-        optimizer: whose groups hold the masters.
-        pairs: by the model's parameter; empty where no parameter has a master.
-    """
-
-    def __init__(self, optimizer: Optimizer, pairs: Mapping[Parameter, MasterPair]) -> None:
-        self.optimizer, self.pairs = optimizer, dict(pairs)
-
-    def begin_backward(self) -> None:
-        """To be called before a backward pass: a gradient that was cleared on one side is cleared on both."""
-        for pair in self.pairs.values():
-            pair.begin_backward()
-
-    def widen_gradients(self) -> None:
-        """To be called after a backward pass: 16-bit gradients become fp32 and are the masters' too."""
-        for pair in self.pairs.values():
-            pair.widen_gradient()
-
-    def adopt_writes(self) -> list[Parameter]:
-        """Parameters that were written from outside (a checkpoint was loaded): their masters follow them."""
-        return [pair.param for pair in self.pairs.values() if pair.was_written() and pair.adopt()]
-
-    @torch.no_grad()
-    def write_back(self) -> None:
-        """Make each parameter its master, rounded to nearest, ties to even."""
-        if not self.pairs:
-            return
-        pairs = self.pairs.values()
-        torch._foreach_copy_([p.param for p in pairs], [p.master for p in pairs])
-        for pair in pairs:
-            pair.written_back()
-
-    def clear_gradients(self, *, set_to_none: bool = True) -> None:
-        """``optimizer.zero_grad()`` that reaches the model's parameters too."""
-        self.optimizer.zero_grad(set_to_none=set_to_none)
-        for pair in self.pairs.values():
-            pair.clear_gradient()
-
-    def restore(self) -> None:
-        """Give the optimizer the model's own parameters back, its state cast to their dtype.
-
-        A master's bits below the parameter's precision are lost.
-        """
-        if not self.pairs:
-            return
-        back = {pair.master: param for param, pair in self.pairs.items()}
-        for pair in self.pairs.values():
-            pair.release()
-        _substitute(self.optimizer, back, lambda t, param: t.to(param.dtype))
-        self.pairs = {}
-
-
-def _substitute(
-    optimizer: Optimizer, new: Mapping[Parameter, Parameter], convert: Callable[[Tensor, Parameter], Tensor]
-) -> None:
-    """Replace parameters in every group, and move their state; moments are cast, step counters are not."""
+def _check_eps(optimizer: Optimizer) -> None:
+    """Refuse an fp16 optimizer whose eps is 0 in fp16: a zero gradient would be divided by zero."""
     for group in optimizer.param_groups:
-        group["params"][:] = [new.get(p, p) for p in group["params"]]
-    for old, param in new.items():
-        if old in optimizer.state:
-            state: dict[str, Any] = optimizer.state.pop(old)
-            optimizer.state[param] = {
-                k: convert(v, param) if k != "step" and isinstance(v, Tensor) and v.dtype == old.dtype else v
-                for k, v in state.items()
-            }
+        eps = group.get("eps")
+        is_lost = isinstance(eps, float) and eps > 0 and float(torch.tensor(eps, dtype=torch.float16)) == 0
+        if is_lost and any(p.dtype == torch.float16 for p in group["params"]):
+            raise ValueError(
+                f"weights='true' with fp16 parameters: {type(optimizer).__name__} has eps={eps}, which is 0 in fp16: a "
+                "zero gradient gives 0 / 0; use weights='master', mixprec.optim.AdamW, which computes in fp32, or "
+                "eps=1e-4"
+            )

@@ -26,8 +26,8 @@ class LossScale:
         interval: applied steps from one change to growth.
         maximum: the largest scale.
         minimum: the smallest scale; reaching it is an event.
-        hysteresis: how many steps that are not finite shrink the scale once; applied steps between do not count, growth
-            starts the count anew. 1: each one.
+        hysteresis: which step that is not finite, counted since the last growth, is the first to shrink the scale;
+            each later one does too. 1: each one.
         alarm_after: steps skipped in a row, whatever the kind, that raise an alarm.
 
     Raises:

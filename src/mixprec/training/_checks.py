@@ -1,14 +1,12 @@
-"""What an optimizer must be before a session takes it; each refusal says what to do."""
+"""What the arguments of a session must be; each refusal says what to do."""
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from numbers import Real
 
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 
 def check_model(model: object) -> None:
@@ -39,51 +37,18 @@ def check_integer(name: str, value: object, *, least: int | None = None, bits: i
         raise ValueError(f"prepare: {name} is {value}, expected an integer of {bits} bits")
 
 
-def check_optimizer(model: nn.Module, optimizer: object) -> Optimizer:
-    """Refuse what a session cannot step.
+def check_names(given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse options that there are not.
 
     Raises:
-        TypeError: not a ``torch.optim.Optimizer``.
-        ValueError: several optimizers; one without parameters, with parameters that are not the model's, or whose
-            step needs a closure.
+        TypeError: naming the first.
     """
-    if isinstance(optimizer, Mapping | Sequence):
-        raise ValueError(
-            f"prepare: got {len(optimizer)} optimizers, expected one: several in one session are not supported yet; "
-            "use one optimizer with several parameter groups"
-        )
-    if not isinstance(optimizer, Optimizer):
-        raise TypeError(
-            f"prepare: optimizer is a {type(optimizer).__name__}, expected a torch.optim.Optimizer; the order is "
-            "prepare(model, optimizer)"
-        )
-    if _needs_closure(optimizer):
-        raise ValueError(
-            f"prepare: {type(optimizer).__name__}.step needs a closure, which evaluates the loss several times in one "
-            "step: a loss scale and skipped steps have no meaning there; use an optimizer whose step needs none"
-        )
-    _check_parameters(model, optimizer)
-    return optimizer
-
-
-def _needs_closure(optimizer: Optimizer) -> bool:
-    closure = inspect.signature(optimizer.step).parameters.get("closure")
-    return closure is not None and closure.default is inspect.Parameter.empty
-
-
-def _check_parameters(model: nn.Module, optimizer: Optimizer) -> None:
-    params: list[Tensor] = [p for group in optimizer.param_groups for p in group["params"]]
-    if not params:
-        raise ValueError("prepare: the optimizer has no parameters: build it from model.parameters()")
-    own = {id(p) for p in model.parameters()}
-    foreign = [p for p in params if id(p) not in own]
-    if foreign:
-        shapes = ", ".join(str(list(p.shape)) for p in foreign[:3]) + (", ..." if len(foreign) > 3 else "")
-        raise ValueError(
-            f"prepare: {len(foreign)} of the optimizer's {len(params)} parameters are not the model's (shapes "
-            f"{shapes}): build the optimizer from this model's parameters, after sharding or copying it; an optimizer "
-            "that was prepared before holds masters until session.restore()"
-        )
+    names = list(known)
+    for name in given:
+        if name not in names:
+            raise TypeError(
+                f"prepare() got an unexpected keyword argument '{name}'; further ones are {', '.join(names)}"
+            )
 
 
 def check_clip_norm(clip_norm: object) -> None:

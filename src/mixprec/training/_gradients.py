@@ -1,4 +1,4 @@
-"""The gradients of one step: unscaled, measured, clipped; dense, sparse or complex."""
+"""The gradients of one step: unscaled, measured; dense, sparse, complex or sharded."""
 
 # torch marks its multi-tensor functions private; its own optimizers are made of them.
 # pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
@@ -12,8 +12,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-#: Below it an fp32 sum of squares has lost bits to underflow.
-_SMALLEST_TRUSTED_NORM = 1e-12
+from ..distributed import local_values, total_squares
+from ..kernels import gradient_squares
+
+#: Between them an fp64 sum of squares of fp64 elements keeps its bits.
+_TRUSTED_NORMS = (1e-140, 1e150)
 
 
 @dataclass(frozen=True)
@@ -21,8 +24,8 @@ class Measured:
     """What one transfer from the device tells of a step.
 
     Attributes:
-        norms: 2-norm of each gradient; inf or NaN where an element is.
-        total: 2-norm of all of them.
+        norms: 2-norm of each gradient, of what this rank holds of it; inf or NaN where an element is.
+        total: 2-norm of all of them, over all ranks of a sharded one.
         losses: value of each loss that was backpropagated.
     """
 
@@ -39,65 +42,81 @@ class Measured:
 @torch.no_grad()
 def multiply(params: Iterable[Tensor], factor: float) -> None:
     """Multiply the gradients of ``params`` in place."""
-    values = [gradient_values(p) for p in params if p.grad is not None]
-    if values and factor != 1.0:
-        torch._foreach_mul_(values, factor)
+    if factor != 1.0:
+        values = [_own_values(p) for p in params if p.grad is not None]
+        if values:
+            torch._foreach_mul_(values, factor)
 
 
 @torch.no_grad()
 def divide(params: Iterable[Tensor], scale: float) -> None:
     """Divide the gradients of ``params`` in place; exact for a power of two, but for results below the smallest."""
-    values = [gradient_values(p) for p in params if p.grad is not None]
-    if values and scale != 1.0:
-        torch._foreach_div_(values, scale)
+    if scale != 1.0:
+        values = [_own_values(p) for p in params if p.grad is not None]
+        if values:
+            torch._foreach_div_(values, scale)
 
 
 @torch.no_grad()
-def measure(params: Sequence[Tensor], losses: Sequence[Tensor]) -> Measured:
-    """Measure the gradients of ``params``, each of which has one, with one transfer from the device.
+def measure(gradients: Sequence[Tensor], losses: Sequence[Tensor]) -> Measured:
+    """Measure gradients with one transfer from the device; none is changed.
 
-    Norms are fp32 sums of squares; where those overflow or underflow they are taken again around the largest
+    Sums of squares are fp64. Those of fp64 elements that overflow or underflow are taken again around the largest
     element, so that a norm is inf or NaN only where an element is.
     """
-    values = [gradient_values(p) for p in params]
-    norms: list[Tensor] = list(torch._foreach_norm(values, 2, dtype=torch.float32)) if _all_narrow(values) else []
-    norms = norms or [torch.linalg.vector_norm(v, dtype=_wide(v)) for v in values]
-    told = _transfer([*norms, *losses])
-    found, lost = told[: len(norms)], told[len(norms) :]
-    total = _norm(found)
-    if not _SMALLEST_TRUSTED_NORM < total < math.inf:
-        found = [_careful_norm(v) for v in values]
-        total = _norm(found)
-    return Measured(tuple(found), total, tuple(lost))
+    values = [_values(gradient) for gradient in gradients]
+    parts = _squares(values)
+    told = _transfer([*(vector for _, vector in parts), *(loss.reshape(1) for loss in losses)])
+    order = [i for indices, _ in parts for i in indices]
+    squares = [square for _, square in sorted(zip(order, told[: len(order)], strict=True))]
+    norms = [math.sqrt(square) for square in squares]
+    total = math.sqrt(total_squares(gradients, squares))
+    wide = [i for i, v in enumerate(values) if v.dtype == torch.float64 and not _is_trusted(norms[i])]
+    for i in wide:
+        norms[i] = _careful_norm(values[i])
+    return Measured(tuple(norms), _norm(norms) if wide else total, tuple(told[len(order) :]))
 
 
-def gradient_values(param: Tensor) -> Tensor:
-    """The elements of a gradient as a real dense tensor that shares its memory.
+def _squares(values: Sequence[Tensor]) -> list[tuple[list[int], Tensor]]:
+    """Sums of squares as fp64 vectors, one for each device and for each fp64 tensor; with the tensors' positions."""
+    devices: dict[torch.device, list[int]] = {}
+    for i, value in enumerate(values):
+        if value.dtype != torch.float64:
+            devices.setdefault(value.device, []).append(i)
+    narrow = [(indices, gradient_squares([values[i] for i in indices])) for indices in devices.values()]
+    return narrow + [([i], v.square().sum().reshape(1)) for i, v in enumerate(values) if v.dtype == torch.float64]
 
-    A sparse gradient is coalesced first: indices that occur twice are one element.
+
+def _is_trusted(norm: float) -> bool:
+    return _TRUSTED_NORMS[0] < norm < _TRUSTED_NORMS[1]
+
+
+def _values(gradient: Tensor) -> Tensor:
+    """The elements of a gradient that this rank holds, as a real dense tensor.
+
+    Of a sparse one those of the coalesced form: indices that occur twice are one element.
     """
-    grad = param.grad
-    if grad is None:
+    held = local_values(gradient)
+    if held.layout == torch.sparse_coo:
+        held = held.coalesce()._values()
+    return torch.view_as_real(held) if held.is_complex() else held
+
+
+def _own_values(param: Tensor) -> Tensor:
+    """The elements of a parameter's gradient, sharing its memory; a sparse one is coalesced for it."""
+    if param.grad is None:
         raise ValueError("a parameter without a gradient was asked for its gradient's values")
-    if grad.layout == torch.sparse_coo:
-        grad = param.grad = grad.coalesce()
-        grad = grad._values()
-    return torch.view_as_real(grad) if grad.is_complex() else grad
+    if param.grad.layout == torch.sparse_coo:
+        param.grad = param.grad.coalesce()
+    return _values(param.grad)
 
 
-def _all_narrow(values: Sequence[Tensor]) -> bool:
-    return all(v.dtype != torch.float64 for v in values)
-
-
-def _wide(values: Tensor) -> torch.dtype:
-    return torch.float64 if values.dtype == torch.float64 else torch.float32
-
-
-def _transfer(scalars: Sequence[Tensor]) -> list[float]:
-    """Bring 0-d tensors, of any device and dtype, to the host at once."""
-    device = scalars[0].device
-    wide = torch.float64 if any(s.dtype == torch.float64 for s in scalars) else torch.float32
-    return torch.stack([s.detach().reshape(()).to(device, wide) for s in scalars]).tolist()
+def _transfer(vectors: Sequence[Tensor]) -> list[float]:
+    """Bring 1-d tensors, of any device and dtype, to the host at once."""
+    if not vectors:
+        return []
+    device = vectors[0].device
+    return torch.cat([v.detach().to(device, torch.float64) for v in vectors]).tolist()
 
 
 def _norm(norms: Sequence[float]) -> float:
@@ -114,6 +133,6 @@ def _careful_norm(values: Tensor) -> float:
         return largest
     # A power of two keeps the quotients exact; two steps, since its reciprocal may leave the range.
     exponent = math.frexp(largest)[1]
-    scaled = torch.ldexp(values.to(_wide(values)), torch.tensor(-(exponent // 2), device=values.device))
+    scaled = torch.ldexp(values, torch.tensor(-(exponent // 2), device=values.device))
     scaled = torch.ldexp(scaled, torch.tensor(exponent // 2 - exponent, device=values.device))
     return math.ldexp(float(torch.linalg.vector_norm(scaled)), exponent)

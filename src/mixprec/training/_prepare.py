@@ -2,54 +2,86 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
 from torch import nn
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
-from ..loss_scaling import init, parse_loss_scale
+from ..distributed import ranks_of
+from ..loss_scaling import parse_loss_scale
 from ..nn import Conversion, conversion_of, convert, resolve
-from ..optim import keep_weights
+from ..optim import KeptWeights, keep_weights
 from ..specs import LossScale, Recipe, load_recipe
-from ._checks import check_clip_norm, check_integer, check_model, check_optimizer
+from ._checks import check_clip_norm, check_integer, check_model, check_names
+from ._optimizers import name_optimizers
 from ._run_folder import RunFolder
+from ._scales import DEFAULT, LossScales
+from ._schedules import Schedules
 from ._session import Session
+from ._settings import Settings
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+
+class MoreOptions(TypedDict, total=False):
+    """Options of ``prepare`` that few need.
+
+    Attributes:
+        schedule: a learning-rate scheduler of ``torch.optim.lr_scheduler``, or a mapping from optimizers' names to
+            such: the session steps it after every applied step of its optimizer, and after no other.
+        process_group: the ranks that skip together and agree on loss scales: ``"default"``: all, where
+            ``torch.distributed`` is initialised; ``None``: this one alone; or a process group.
+    """
+
+    schedule: LRScheduler | Mapping[str, LRScheduler] | None
+    process_group: ProcessGroup | Literal["default"] | None
 
 
 def prepare(
     model: nn.Module,
-    optimizer: Optimizer,
+    optimizer: Optimizer | Sequence[Optimizer] | Mapping[str, Optimizer],
     recipe: Recipe | str | Path = "auto",
     *,
     clip_norm: float | None = None,
     run: str | Path | None = None,
-    loss_scale: LossScale | float | str | None = None,
+    loss_scale: LossScale | float | str | Mapping[str, LossScale | float | str] | None = None,
     seed: int = 0,
     total_steps: int | None = None,
+    **options: Unpack[MoreOptions],
 ) -> Session:
     """Train ``model`` by ``optimizer`` as ``recipe`` says.
 
-    Converts the model in place (unless it is converted already), gives 16-bit parameters fp32 masters in the
-    optimizer, and starts the loss scale. ``Session.restore()`` undoes all of it.
+    Converts the model in place (unless it is converted already), decides how weights are kept in the optimizer (16-bit
+    parameters get fp32 masters, or what the recipe says), and starts the loss scale. ``Session.restore()`` undoes all
+    of it.
 
     Args:
         model: on its device; before ``torch.compile``. With sharding the order is: ``mixprec.convert``, then
             ``fully_shard`` or DDP, then the optimizer, then ``prepare``.
-        optimizer: over parameters of the model; any class whose step needs no closure.
+        optimizer: over parameters of the model; any class whose step needs no closure. Several as a list, or by name:
+            they step as one, or each by ``session.step(optimizer=name)``.
         recipe: a recipe, its name, or the path of its TOML file; ``"auto"`` is what runs natively on the model's
             device, or, for a model that is converted already, the recipe that it was converted to.
         clip_norm: largest 2-norm of all gradients together; ``None``: no clipping.
         run: a folder for records, recipe and versions. Where it holds steps of an earlier run, that run must be
             continued by ``Session.load_state_dict`` before the first step, or another folder given.
-        loss_scale: instead of the recipe's: a ``LossScale``, a number (static), or ``"none"`` or ``"dynamic"``.
+        loss_scale: instead of the recipe's: a ``LossScale``, a number (static), or ``"none"`` or ``"dynamic"``; or a
+            mapping from losses' names to such, where ``"loss"`` is the one without a name.
         seed: of stochastic casts, and told in the records.
         total_steps: how many steps the run is to apply; needed by a recipe with a phase that is a share of it.
+        **options: ``schedule``: a scheduler of ``torch.optim.lr_scheduler``, or a mapping from optimizers' names to
+            such, which the session steps after applied steps only; ``process_group``: the ranks that step together:
+            ``"default"`` (all, where ``torch.distributed`` is initialised), ``None`` (this one alone), or a group.
 
     Raises:
-        ValueError: a model that is compiled, scripted or sharded before its conversion; an optimizer that does not
+        ValueError: a model that is compiled, scripted or sharded before its conversion; optimizers that do not
             fit; an unknown recipe; a loss scale that is no power of two; a model converted to another recipe; a run
-            folder of something else.
+            folder of something else; a schedule that the session cannot step.
         TypeError: a model, an optimizer or another argument that is none.
         OSError: a run folder that cannot be written.
 
@@ -61,28 +93,46 @@ def prepare(
         True
     """
     check_model(model)
-    check_optimizer(model, optimizer)
+    optimizers = name_optimizers(model, optimizer)
     check_clip_norm(clip_norm)
     check_integer("seed", seed, bits=64)
     if total_steps is not None:
         check_integer("total_steps", total_steps, least=1)
+    check_names(options, MoreOptions.__annotations__)
+    schedules = Schedules(options.get("schedule"), optimizers)
+    ranks = ranks_of(options.get("process_group", "default"))
     existing = _existing_conversion(model)
     wanted = recipe if isinstance(recipe, Recipe) else load_recipe(recipe)
     chosen = resolve(wanted, model) if existing is None else _agreed(existing, wanted, model)
-    if loss_scale is not None:
-        chosen = replace(chosen, loss_scale=parse_loss_scale(loss_scale))
-    scale = init(chosen.loss_scale)
+    own, others = _loss_scales(loss_scale, chosen)
+    chosen = replace(chosen, loss_scale=own)
+    scales = LossScales(own, others)
     conversion = existing or convert(model, chosen, seed=seed)
+    kept: dict[str, KeptWeights] = {}
     try:
         folder = None if run is None else RunFolder(run, chosen, seed)
-        kept = keep_weights(optimizer, chosen.weights)
-        return Session(
-            model, conversion, kept, chosen, scale, clip_norm=clip_norm, folder=folder, total_steps=total_steps
+        for name, one in optimizers.items():
+            kept[name] = keep_weights(one, chosen.weights, moments=chosen.moments, seed=seed)
+        settings = Settings(
+            clip_norm=clip_norm, folder=folder, total_steps=total_steps, schedules=schedules, ranks=ranks
         )
+        return Session(model, conversion, kept, chosen, scales, settings)
     except BaseException:
+        for weights in kept.values():
+            weights.restore()
         if existing is None:
             conversion.restore()
         raise
+
+
+def _loss_scales(given: object, recipe: Recipe) -> tuple[LossScale, dict[str, LossScale]]:
+    """The loss scale of losses that have none of their own, and those that have one, by name."""
+    if given is None:
+        return recipe.loss_scale, {}
+    if not isinstance(given, Mapping):
+        return parse_loss_scale(cast("Any", given)), {}
+    named = {name: parse_loss_scale(value) for name, value in cast("Mapping[str, Any]", given).items()}
+    return named.pop(DEFAULT, recipe.loss_scale), named
 
 
 def _existing_conversion(model: nn.Module) -> Conversion | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +34,10 @@ class StepResult:
         applied: whether the weights were updated; a learning-rate schedule steps only then.
         reason: empty when applied, else why the step was skipped.
         grad_norm: 2-norm of all gradients, unscaled, before clipping.
-        loss_scale: what the next loss is multiplied by.
+        loss_scale: what the next loss (of the name that the step was given) is multiplied by.
         events: what the step told, also in ``Session.events``.
+        skipped: by the name of an optimizer that was to step and did not: why.
+        loss_scales: what each loss is multiplied by, by its name.
 
     Example:
         >>> result = StepResult(applied=True, reason="", grad_norm=5.0, loss_scale=1.0, events=())
@@ -47,6 +50,8 @@ class StepResult:
     grad_norm: float
     loss_scale: float
     events: tuple[Event, ...] = ()
+    skipped: Mapping[str, str] = field(default_factory=dict[str, str])
+    loss_scales: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def __str__(self) -> str:
         return self.reason or f"applied: gradient norm {self.grad_norm:g}, loss scale {self.loss_scale:g}"

@@ -2,46 +2,51 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor, nn
+from torch.nn import Parameter
+from torch.optim import Optimizer
 
-from ..loss_scaling import ScaleState, after_step
+from ..loss_scaling import ScaleState
 from ..monitor import UpdateWatch
 from ..nn import Audit, Conversion, is_without_session
-from ..optim import HALF_DTYPES, KeptWeights, MasterPair
+from ..optim import HALF_DTYPES, KeptWeights
 from ..specs import Recipe
-from ._blame import scaling_text, skip_reason
+from ._applying import Applier
+from ._blame import bad_gradients, no_gradient_reason, scaling_text, skip_reason, skipped_optimizers
 from ._checks import check_loss
-from ._gradients import Measured, divide, measure, multiply
+from ._optimizers import choose, the_only
 from ._phases import PhaseKeeper
 from ._result import Event, StepResult
-from ._run_folder import RunFolder
+from ._scaled_gradients import ScaledGradients, SetAside
+from ._scales import DEFAULT, LossScales
+from ._settings import Settings
 from ._state import SessionState
 from ._statistics import StatisticsKeeper
 from ._text import session_text
+from ._verdict import Judge, Verdict
+from ._windows import Window, dropped
 
 _KEPT_EVENTS = 1000
 
 
 class Session:
-    """Made by ``prepare``; ties recipe, model, optimizer, loss scale and monitor together; ``print`` it for what holds.
+    """Made by ``prepare``; ties recipe, model, optimizers, loss scales and monitor together; ``print`` it to see them.
 
     Gradients are true gradients after every ``backward``: the loss scale is taken out at once, so that reading,
-    adding and clipping them needs no care. That of a 16-bit parameter with a master is fp32.
+    adding and clipping them needs no care. Sums of those of 16-bit parameters are fp32.
 
     Attributes:
         model: the converted model.
-        optimizer: whose groups hold masters for 16-bit parameters.
+        optimizers: by name; their groups may hold masters for 16-bit parameters.
         recipe: with ``auto`` resolved.
         clip_norm: largest norm of the gradients, or ``None``.
+        schedules: learning-rate schedules that the session steps, by the optimizer's name.
         applied: steps that updated the weights.
         skipped: steps that did not.
-        loss_scale_state: scale and steps since its last change.
         notes: what there was to tell at preparation; also in ``events``, in the audit, and printed with the session.
     """
 
@@ -49,31 +54,46 @@ class Session:
         self,
         model: nn.Module,
         conversion: Conversion,
-        kept: KeptWeights,
+        kept: Mapping[str, KeptWeights],
         recipe: Recipe,
-        scale: ScaleState,
-        *,
-        clip_norm: float | None = None,
-        folder: RunFolder | None = None,
-        total_steps: int | None = None,
+        scales: LossScales,
+        settings: Settings,
     ) -> None:
-        self.model, self.recipe, self.clip_norm, self.loss_scale_state = model, recipe, clip_norm, scale
-        self.optimizer = kept.optimizer
+        self.model, self.recipe, self.clip_norm = model, recipe, settings.clip_norm
+        self.optimizers: Mapping[str, Optimizer] = {name: weights.optimizer for name, weights in kept.items()}
+        self.schedules = settings.schedules
         self.applied = self.skipped = 0
         self._events: deque[Event] = deque(maxlen=_KEPT_EVENTS)
-        self._conversion, self._kept, self._folder = conversion, kept, folder
+        self._conversion, self._kept, self._scales, self._folder = conversion, kept, scales, settings.folder
         self._statistics = StatisticsKeeper(model)
-        self._watch = UpdateWatch(_half_weights(self)) if recipe.weights == "true" else None
-        self._losses: list[Tensor] = []
-        self._is_open, self._are_gradients_bad = True, False
-        self._phases = PhaseKeeper(recipe, conversion, total_steps)
+        self._gradients = ScaledGradients(model, kept)
+        self._windows = {name: Window() for name in kept}
+        self._judge = Judge(
+            kept=kept, windows=self._windows, scales=scales, ranks=settings.ranks, clips=self.clip_norm is not None
+        )
+        self._is_open = True
+        self._phases = PhaseKeeper(recipe, conversion, settings.total_steps)
+        self._applier = Applier(
+            gradients=self._gradients,
+            clip_norm=self.clip_norm,
+            conversion=conversion,
+            statistics=self._statistics,
+            phases=self._phases,
+            schedules=settings.schedules,
+            watch=UpdateWatch(_half_weights(model, kept)) if recipe.weights == "true" else None,
+        )
         conversion.begin_step()
         told = tuple(note for note in conversion.notes if not is_without_session(note))
-        self.notes = (*told, *self._phases.notes)
-        self._tell_notes()
+        self.notes = (*told, *settings.notes, *self._phases.notes)
+        self._tell([Event(step=0, name="note", message=note) for note in self.notes])
 
     def __str__(self) -> str:
         return session_text(self)
+
+    @property
+    def optimizer(self) -> Optimizer:
+        """The only one; with several, ``optimizers`` has them."""
+        return the_only(self.optimizers)
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -82,82 +102,83 @@ class Session:
 
     @property
     def loss_scale(self) -> float:
-        """What the next loss is multiplied by."""
-        return self.loss_scale_state.scale
+        """What the next loss without a name is multiplied by."""
+        return self._scales.scale(DEFAULT)
 
-    def backward(self, loss: Tensor, *, retain_graph: bool = False) -> None:
-        """Add the gradients of ``loss`` to those that are there, through the loss scale.
+    @property
+    def loss_scale_state(self) -> ScaleState:
+        """Scale and counters of the loss without a name."""
+        return self._scales.state(DEFAULT)
+
+    def backward(
+        self, loss: Tensor, name: str = DEFAULT, *, optimizer: str | None = None, retain_graph: bool = False
+    ) -> None:
+        """Add the gradients of ``loss`` to those that are there, through its loss scale.
 
         Call it for each micro-batch, or for each of several losses, then ``step()`` once.
 
+        Args:
+            loss: one number with a graph.
+            name: each name has a loss scale of its own, made when it is first used. Where losses of different names
+                are added, the gradients are looked at before, so that the one that overflows is told from the others.
+            optimizer: name of the only optimizer whose gradients are added to; those of the others stay as they are.
+            retain_graph: as torch's.
+
         Raises:
             TypeError: the loss is no tensor.
-            ValueError: the loss is not one number, or has no graph.
+            ValueError: the loss is not one number, or has no graph; an optimizer of that name does not exist.
         """
         self._refuse_unusable("backward")
-        check_loss(loss)
-        self._kept.begin_backward()
-        if self._are_gradients_bad:
-            self._clear_gradients()
-        params = list(self.model.parameters())
-        multiply(params, self.loss_scale)  # the sum is taken at one scale
-        try:
-            with self._conversion.region():
-                _scaled(loss, self.loss_scale).backward(retain_graph=retain_graph)  # pyright: ignore[reportUnknownMemberType]
-        finally:
-            self._kept.widen_gradients()
-            divide(params, self.loss_scale)
-        self._losses.append(loss.detach())
+        self._backward(loss, name, choose(self._kept, optimizer), retain_graph=retain_graph)
 
-    def step(self, loss: Tensor | None = None, zero_grad: bool = True, *, closure: object = None) -> StepResult:
+    def step(
+        self,
+        loss: Tensor | None = None,
+        zero_grad: bool = True,
+        *,
+        optimizer: str | None = None,
+        name: str = DEFAULT,
+        closure: object = None,
+    ) -> StepResult:
         """Update the weights, or skip where a gradient is not finite; either is told.
 
         Order: backward (of ``loss``, if given), finite check of every gradient, norm, clip, optimizer step,
-        rounding of the masters into 16-bit weights, zero_grad. A skipped step changes no weight, optimizer state,
-        running statistics or random offset of a cast; the loss scale shrinks if it is dynamic.
+        rounding into 16-bit weights, averages, schedules, zero_grad. A skipped step changes no weight, optimizer state,
+        running statistics or random offset of a cast; the scale of the loss at fault shrinks if it is dynamic. Where
+        no parameter has a gradient nothing happens, and the result says so.
 
         Args:
             loss: one number with a graph; ``None`` after ``backward``.
             zero_grad: whether the gradients are cleared at the end. Those of a skipped step can be looked at, and
                 are cleared by the next ``backward``: nothing can be added to them.
+            optimizer: name of the only optimizer that steps, by its own gradients, norm and clipping; ``None``: all
+                step as one. A ``loss`` that is given reaches the gradients of that one only.
+            name: of ``loss``.
             closure: refused.
 
         Raises:
-            ValueError: no gradient; gradients that did not come through ``backward`` although the loss is scaled;
-                a closure.
+            ValueError: gradients that did not come through ``backward`` although a loss is scaled; a closure; an
+                optimizer of that name does not exist; ranks that do not fit together.
         """
         self._refuse_unusable("step")
         if closure is not None:
             check_loss(closure)
+        chosen = choose(self._kept, optimizer)
         if loss is not None:
-            self.backward(loss)
-        params = self._with_gradients()
-        step, before, events = self.applied, self.loss_scale_state, self._adopt_writes()
-        measured = measure(params, self._losses)
-        self.loss_scale_state, told = after_step(self.recipe.loss_scale, before, measured.is_finite)
-        if measured.is_finite:
-            reason = ""
-            events += self._apply(params, measured)
-        else:
-            reason, site = self._skip(params, measured, before)
-            events.append(Event(step=step, name="skipped", message=reason, site=site))
-        events += [Event(step=step, name=event.name, message=event.message) for event in told]
-        self._are_gradients_bad = not measured.is_finite
-        if zero_grad:
-            self._clear_gradients()
-        result = StepResult(
-            applied=measured.is_finite,
-            reason=reason,
-            grad_norm=measured.total,
-            loss_scale=self.loss_scale,
-            events=tuple(events),
-        )
-        self._losses = []
-        self._events.extend(events)
-        if self._folder is not None:
-            scale = None if self.recipe.loss_scale.kind == "none" else before.scale
-            self._folder.write_step(step, measured.losses, result, scale)
-        return result
+            self._backward(loss, name, chosen, keeps_scale=zero_grad)
+        try:
+            return self._step(chosen, name, zero_grad, has_loss=loss is not None)
+        finally:
+            self._gradients.unscale()
+
+    def zero_grad(self) -> None:
+        """Clear all gradients. What was backpropagated and not stepped is dropped, as if it had never been."""
+        self._refuse_unusable("zero_grad")
+        if any(window.losses for window in self._windows.values()):
+            self._conversion.discard_step()
+            self._statistics.give_back()
+        self._scales.forget_round()
+        self._clear(self._kept)
 
     def audit(self) -> Audit:
         """Format and engine of every GEMM, measured in the first step of the run and of each later phase.
@@ -167,7 +188,7 @@ class Session:
         return self._phases.audit()
 
     def restore(self) -> None:
-        """Give the model its own classes and the optimizer the model's own parameters back; ends the session.
+        """Give the model its own classes and the optimizers the model's own parameters back; ends the session.
 
         Raises:
             ValueError: the model has been sharded since; nothing is changed then.
@@ -176,7 +197,8 @@ class Session:
             return
         self._conversion.restore()
         self._statistics.remove()
-        self._kept.restore()
+        for kept in self._kept.values():
+            kept.restore()
         self._is_open = False
 
     def state_dict(self) -> dict[str, Any]:
@@ -201,78 +223,158 @@ class Session:
         state.refuse_other(self._state())
         if self._folder is not None:
             self._events.extend(self._folder.go_on(state.applied))
-        self.loss_scale_state, self.applied, self.skipped = state.scale, state.applied, state.skipped
+        self._scales.load_state_dict(
+            {
+                DEFAULT: {
+                    "kind": state.loss_scale_kind,
+                    "scale": state.scale.scale,
+                    "good_steps": state.scale.good_steps,
+                }
+            }
+        )
+        self.applied, self.skipped = state.applied, state.skipped
         self._conversion.load_random_state(state.random)
         self._phases.reach(self.applied)
         self._conversion.load_histories(state.histories)
-        for name, pair in self._masters().items():
-            pair.load(state.masters[name])
+        for name, p in self.model.named_parameters():
+            if name in state.masters:
+                for kept in self._kept.values():
+                    if p in kept.extras():
+                        kept.load_extras(p, {"master": state.masters[name]})
         self._statistics.forget()
-        self._clear_gradients()
-        self._losses = []
+        self._clear(self._kept)
 
-    def _apply(self, params: Sequence[Tensor], measured: Measured) -> list[Event]:
-        if self.clip_norm is not None and measured.total > self.clip_norm:
-            multiply(params, self.clip_norm / measured.total)
-        if self._watch is not None:
-            idle = {id(p) for g in self.optimizer.param_groups for p in g["params"] if _is_zero(g.get("lr"))}
-            moving = [p for p, norm in zip(params, measured.norms, strict=True) if norm > 0 and id(p) not in idle]
-            self._watch.before_step(moving)
-        self.optimizer.step()
-        self._kept.write_back()
-        self._conversion.commit_step()
-        self._statistics.forget()
-        step, self.applied = self.applied, self.applied + 1
-        begun = self._phases.reach(self.applied)
-        findings = () if self._watch is None else self._watch.after_step()
-        events = [Event(step=step, name="update too small", message=f.message, site=f.site) for f in findings]
-        return [*events, *(Event(step=step + 1, name="phase", message=message) for message in begun)]
-
-    def _skip(self, params: Sequence[Tensor], measured: Measured, before: ScaleState) -> tuple[str, str]:
-        self._conversion.discard_step()
-        self._statistics.give_back()
-        self.skipped += 1
-        names = self._names()
-        norms = {p: norm for p, norm in zip(params, measured.norms, strict=True) if not math.isfinite(norm)}
-        bad = [("a parameter that is not the model's", norms[p]) for p in norms if p not in names]
-        bad += [(name, norms[p]) for p, name in names.items() if p in norms]
-        scaling = scaling_text(self.recipe.loss_scale, before, self.loss_scale_state)
-        reason = skip_reason(bad, measured.losses, self.recipe.compute_dtype, scaling)
-        return reason, bad[-1][0]
-
-    def _with_gradients(self) -> list[Tensor]:
-        """What the optimizer will update: its parameters that have a gradient."""
-        self._kept.widen_gradients()
-        params = [p for group in self.optimizer.param_groups for p in group["params"] if p.grad is not None]
-        if not self._losses and self.loss_scale != 1.0 and params:
-            raise ValueError(
-                f"step: the gradients did not come through session.backward(loss), which multiplies the loss by "
-                f"{self.loss_scale:g}: replace loss.backward() by session.backward(loss), or call session.step(loss)"
+    def _backward(
+        self,
+        loss: Tensor,
+        name: str,
+        chosen: Mapping[str, KeptWeights],
+        *,
+        retain_graph: bool = False,
+        keeps_scale: bool = False,
+    ) -> None:
+        check_loss(loss)
+        scale = self._scales.begin(name)
+        for kept in self._kept.values():
+            kept.begin_backward()
+        self._forget_dropped()
+        self._clear({key: chosen[key] for key in chosen if self._windows[key].is_spent})
+        for key in chosen:
+            if self._windows[key].needs_check(name):
+                self._judge.look(key)
+        aside = SetAside({key: kept for key, kept in self._kept.items() if key not in chosen})
+        try:
+            self._gradients.backward(
+                loss, scale, self._conversion.region(), retain_graph=retain_graph, keeps=keeps_scale
             )
-        if not params:
-            what = "the loss does not reach its parameters" if self._losses else "call session.step(loss)"
-            raise ValueError(f"step: no parameter of the optimizer has a gradient: {what}")
-        return params
+        finally:
+            aside.give_back()
+        for key, kept in chosen.items():
+            self._windows[key].add(name, loss)
+            if not keeps_scale:
+                self._windows[key].see(kept)
 
-    def _adopt_writes(self) -> list[Event]:
-        written = {id(p) for p in self._kept.adopt_writes()}
-        message = "fp32 master of {} follows a write to the 16-bit weight from outside (a checkpoint without masters?)"
-        names = [name for name, p in self.model.named_parameters() if id(p) in written]
+    def _step(self, chosen: Mapping[str, KeptWeights], name: str, zero_grad: bool, *, has_loss: bool) -> StepResult:
+        if not has_loss:
+            for kept in self._kept.values():
+                kept.begin_backward()
+            self._forget_dropped()
+        events = self._adopt_writes(chosen)
+        verdict = self._judge.verdict(chosen, self._gradients.scale)
+        if not verdict.steps:
+            return self._pass_by(chosen, verdict, name, events)
+        step, before = self.applied, self._scales.scale(name)
+        states = {loss: self._scales.state(loss) for loss in self._scales.names}
+        told = self._decide(verdict)
+        if verdict.is_finite:
+            reason = ""
+            events += self._applier.apply(verdict, chosen, step)
+            self.applied += 1
+        else:
+            reason, site = self._skip(verdict, states)
+            events.append(Event(step=step, name="skipped", message=reason, site=site))
+            events += self._applier.skip(step)
+        events += [Event(step=step, name=event.name, message=event.message) for event in told]
+        self._end(chosen, verdict.is_finite, zero_grad)
+        result = self._result(verdict, reason, name, events)
+        if self._folder is not None:
+            scale = None if self._scales.spec(name).kind == "none" else before
+            self._folder.write_step(step, [value for _, value in verdict.losses], result, scale)
+        return result
+
+    def _decide(self, verdict: Verdict) -> list[Any]:
+        names = sorted(verdict.in_flight if verdict.is_finite else verdict.at_fault)
+        if not verdict.losses:
+            self._scales.begin_all(names)
+        return [event for name in names for event in self._scales.decide(name, verdict.is_finite)]
+
+    def _skip(self, verdict: Verdict, before: Mapping[str, ScaleState]) -> tuple[str, str]:
+        self.skipped += 1
+        bad = bad_gradients(verdict, self._names())
+        several = len(self._scales.names) > 1
+        scaling = [
+            scaling_text(self._scales.spec(name), before[name], self._scales.state(name), name if several else "")
+            for name in sorted(verdict.at_fault)
+        ]
+        losses = [value for _, value in verdict.losses]
+        reason = skip_reason(bad, losses, self.recipe.compute_dtype, "; ".join(filter(None, scaling)))
+        return reason, bad[-1][0] if bad else ""
+
+    def _pass_by(
+        self, chosen: Mapping[str, KeptWeights], verdict: Verdict, name: str, events: list[Event]
+    ) -> StepResult:
+        """No parameter has a gradient: what a loss that reached none has changed is given back, and it is told."""
+        if verdict.losses and not any(w.losses for key, w in self._windows.items() if key not in chosen):
+            events += self._applier.skip(self.applied)
+        reason = no_gradient_reason(bool(verdict.losses))
+        events.append(Event(step=self.applied, name="no gradient", message=reason))
+        self._end(chosen, True, zero_grad=True)
+        result = self._result(verdict, reason, name, events)
+        if self._folder is not None:
+            self._folder.write_events(events)
+        return result
+
+    def _result(self, verdict: Verdict, reason: str, name: str, events: list[Event]) -> StepResult:
+        self._events.extend(events)
+        everything = not reason and len(verdict.steps) == len(verdict.norms)
+        skipped = {} if everything else skipped_optimizers(verdict, self._names(), self.recipe.compute_dtype)
+        return StepResult(
+            applied=not reason,
+            reason=reason,
+            grad_norm=verdict.norm,
+            loss_scale=self._scales.scale(name),
+            events=tuple(events),
+            skipped=skipped,
+            loss_scales={loss: self._scales.scale(loss) for loss in self._scales.names},
+        )
+
+    def _end(self, chosen: Mapping[str, KeptWeights], is_finite: bool, zero_grad: bool) -> None:
+        if zero_grad:
+            self._clear(chosen)
+        for name in chosen:
+            self._windows[name] = Window(is_spent=not is_finite and not zero_grad)
+
+    def _clear(self, chosen: Mapping[str, KeptWeights]) -> None:
+        for name, kept in chosen.items():
+            kept.clear_gradients()
+            self._windows[name] = Window()
+
+    def _forget_dropped(self) -> None:
+        """Gradients that someone else has cleared leave no trace."""
+        for name in dropped(self._windows, self._kept):
+            self._windows[name] = Window()
+
+    def _adopt_writes(self, chosen: Mapping[str, KeptWeights]) -> list[Event]:
+        written = {id(p) for kept in chosen.values() for p in kept.adopt_writes()}
+        message = "what is kept of {} follows a write to the 16-bit weight from outside (a checkpoint without masters?)"
+        names = [name for name, p in self.model.named_parameters() if id(p) in written] if written else []
         return [Event(step=self.applied, name="master follows", message=message.format(n), site=n) for n in names]
 
-    def _names(self) -> dict[Tensor, str]:
-        """Names of what the optimizer holds, in the model's registration order."""
-        pairs = self._kept.pairs
-        return {pairs[p].master if p in pairs else p: name for name, p in self.model.named_parameters()}
-
-    def _clear_gradients(self) -> None:
-        self._kept.clear_gradients()
-        self._are_gradients_bad = False
-
-    def _masters(self) -> dict[str, MasterPair]:
-        return {name: self._kept.pairs[p] for name, p in self.model.named_parameters() if p in self._kept.pairs}
+    def _names(self) -> dict[Parameter, str]:
+        return {p: name for name, p in self.model.named_parameters()}
 
     def _state(self) -> SessionState:
+        extras = {p: e for kept in self._kept.values() for p, e in kept.extras().items()}
         return SessionState(
             recipe=self.recipe.name,
             loss_scale_kind=self.recipe.loss_scale.kind,
@@ -280,20 +382,11 @@ class Session:
             random=self._conversion.random_state(),
             applied=self.applied,
             skipped=self.skipped,
-            masters={name: pair.master.detach() for name, pair in self._masters().items()},
+            masters={n: extras[p]["master"] for n, p in self.model.named_parameters() if "master" in extras.get(p, {})},
             histories=self._conversion.histories(),
         )
 
-    def _tell_notes(self) -> None:
-        events = [Event(step=0, name="note", message=note) for note in self.notes]
-        if self._watch is not None and not self._watch.params:
-            dtype = {"bf16": "torch.bfloat16"}.get(self.recipe.compute_dtype, "torch.float16")
-            message = (
-                f"recipe {self.recipe.name} keeps weights as they are, and none has 16 bits: all train in fp32; for "
-                f"16-bit weights call model.to({dtype}) before the optimizer is built"
-            )
-            self.notes = (*self.notes, message)
-            events.append(Event(step=0, name="no 16-bit weights", message=message))
+    def _tell(self, events: list[Event]) -> None:
         self._events.extend(events)
         if self._folder is not None:
             self._folder.write_events(events)
@@ -305,18 +398,6 @@ class Session:
             self._folder.refuse_earlier(what)
 
 
-def _scaled(loss: Tensor, scale: float) -> Tensor:
-    if scale == 1.0:
-        return loss
-    wide = loss if loss.dtype in (torch.float32, torch.float64) else loss.float()  # 16 bits may not hold the scale
-    return wide * scale
-
-
-def _is_zero(rate: Any) -> bool:
-    """Whether a learning rate is 0; one that is a tensor is not brought to the host for it."""
-    return not isinstance(rate, Tensor) and rate == 0
-
-
-def _half_weights(session: Session) -> dict[str, nn.Parameter]:
-    held = {id(p) for group in session.optimizer.param_groups for p in group["params"]}
-    return {n: p for n, p in session.model.named_parameters() if p.dtype in HALF_DTYPES and id(p) in held}
+def _half_weights(model: nn.Module, kept: Mapping[str, KeptWeights]) -> dict[str, Parameter]:
+    held = {p for weights in kept.values() for p in weights.parameters()}
+    return {n: p for n, p in model.named_parameters() if p.dtype in HALF_DTYPES and p in held}

@@ -8,19 +8,18 @@ import torch
 from torch import Tensor
 
 from .._contract import Draw, SignKey, Sums, sign_key
+from .._optimizer_contract import Rule, Slot, StoredMoment, StoredWeight
 from .._out import check_out
 from .._parameters import CastParameters
 from .._shapes import empty_codes, empty_outer, rounded_shape
 from .._stacked import scaled_stacked
+from ..reference._moments import load_moment, store_moment
+from ..reference._optimizer import step_slot
 from . import _native
 from ._levels import LevelName, native_level
 from ._plan import native_cast
+from ._steps import DTYPES, moment_places, native_rule, native_step, weight_places
 
-_DTYPES = {
-    torch.float32: _native.Dtype.f32,
-    torch.bfloat16: _native.Dtype.bf16,
-    torch.float16: _native.Dtype.f16,
-}
 _WORD = 2**64
 _LARGE_RESULT = 2**23  # bytes; measured: from about here on, first touches in large pages are quicker
 
@@ -188,6 +187,54 @@ class CpuBackend:
         )
         return out_MN
 
+    def gradient_squares(self, gradients: Sequence[Tensor]) -> Tensor:
+        """Sum of squares of each gradient."""
+        sums = torch.empty(len(gradients), dtype=torch.float64)
+        straight = [gradient.contiguous() for gradient in gradients]
+        places = [number for gradient in straight for number in (gradient.data_ptr(), gradient.numel())]
+        dtypes = [DTYPES[gradient.dtype] for gradient in straight]
+        _native.gradient_squares(dtypes, places, sums.data_ptr(), self._run())
+        return sums
+
+    def optimizer_step(self, slots: Sequence[Slot], rule: Rule) -> None:
+        """Update every slot's weight and moments."""
+        slots = self._without_codes(slots, rule)
+        gradients = [slot.gradient.contiguous() for slot in slots]
+        layouts, places = native_step(slots, gradients)
+        _native.optimizer_step(layouts, places, native_rule(rule), self._run())
+
+    def load_weight(self, stored: StoredWeight) -> Tensor:
+        """The fp32 value of a weight."""
+        values = _empty(stored.weight.shape)
+        _native.load_weight(**weight_places(stored, values), run=self._run())
+        return values
+
+    def store_weight(self, stored: StoredWeight, value: Tensor, draw: Draw) -> None:
+        """Keep an fp32 value."""
+        random = _random(draw.seed, draw.offset)
+        _native.store_weight(**weight_places(stored, value), random=random, run=self._run())
+
+    def load_moment(self, stored: StoredMoment) -> Tensor:
+        """The fp32 values of a moment."""
+        if stored.scales is not None:
+            return load_moment(stored)
+        values = _empty(stored.values.shape)
+        _native.load_moment(**moment_places(stored, values), run=self._run())
+        return values
+
+    def store_moment(self, stored: StoredMoment, value: Tensor) -> None:
+        """Keep fp32 values."""
+        if stored.scales is not None:
+            return store_moment(stored, value)
+        _native.store_moment(**moment_places(stored, value), run=self._run())
+
+    def _without_codes(self, slots: Sequence[Slot], rule: Rule) -> Sequence[Slot]:
+        """The slots that are left after those with 8-bit moments have been stepped."""
+        coded = [slot for slot in slots if any(moment.scales is not None for moment in slot.moments)]
+        for slot in coded:
+            step_slot(slot, rule)
+        return [slot for slot in slots if slot not in coded]
+
     def _run(self) -> _native.Run:
         return _native.Run(torch.get_num_threads(), self._level)
 
@@ -222,7 +269,7 @@ def _native_draw(parameters: CastParameters, draw: Draw) -> _native.Draw:
 
 
 def _native_matrix(x: Tensor, rows: int, columns: int) -> _native.Matrix:
-    return _native.Matrix(x.data_ptr(), _DTYPES[x.dtype], rows, columns)
+    return _native.Matrix(x.data_ptr(), DTYPES[x.dtype], rows, columns)
 
 
 def _random(seed: int, offset: int) -> _native.Random:

@@ -1,6 +1,7 @@
 """Types of the compiled module; what the functions do is written in csrc/include/mixprec/kernels.h.
 
-Arguments named after an array are addresses of contiguous memory.
+Arguments named after an array are addresses of contiguous memory. An optimizer's step: csrc/include/mixprec/optimizer.h
+and csrc/bind/optimizer.cpp.
 """
 
 import enum
@@ -38,6 +39,19 @@ class Level(enum.Enum):
     plain = 0
     avx2 = 1
     avx512 = 2
+
+class WeightKind(enum.Enum):
+    plain = 0
+    master = 1
+    split = 2
+    stochastic = 3
+    kahan = 4
+
+class MomentKind(enum.Enum):
+    fp32 = 0
+    bf16 = 1
+    e4m3 = 2
+    dynamic = 3
 
 class Table:
     def __init__(self, values: list[float], codes: list[int]) -> None: ...
@@ -123,4 +137,40 @@ def narrow_product(
     promote_every: int,
     out: int,
     run: Run,
+) -> None: ...
+
+class MomentLayout:
+    def __init__(self, kind: MomentKind, block: int, expand: bool, is_signed: bool) -> None: ...
+
+class Layout:
+    def __init__(self, gradient: Dtype, kind: WeightKind, weight: Dtype, moments: list[MomentLayout]) -> None: ...
+
+class Rule: ...
+
+def adamw_rule(
+    *,
+    factor: float,
+    decay: float,
+    beta1: float,
+    alpha1: float,
+    beta2: float,
+    alpha2: float,
+    rate: float,
+    correction: float,
+    eps: float,
+) -> Rule: ...
+def sgd_rule(
+    *, factor: float, weight_decay: float, momentum: float, alpha: float, nesterov: bool, is_first: bool, lr: float
+) -> Rule: ...
+def gradient_squares(dtypes: list[Dtype], places: list[int], sums: int, run: Run) -> None: ...
+def optimizer_step(layouts: list[Layout], places: list[int], rule: Rule, run: Run) -> None: ...
+def load_weight(*, kind: WeightKind, dtype: Dtype, weight: int, extra: int, n: int, values: int, run: Run) -> None: ...
+def store_weight(
+    *, kind: WeightKind, dtype: Dtype, weight: int, extra: int, n: int, values: int, random: Random, run: Run
+) -> None: ...
+def load_moment(
+    *, layout: MomentLayout, stored: int, scales: int, powers: int, n: int, values: int, run: Run
+) -> None: ...
+def store_moment(
+    *, layout: MomentLayout, stored: int, scales: int, powers: int, n: int, values: int, run: Run
 ) -> None: ...

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .._contract import Draw, SignKey, Sums, sign_key
+from .._optimizer_contract import Rule, Slot, StoredMoment, StoredWeight
 from .._out import check_out
 from .._parameters import CastParameters
 from .._stacked import scaled_stacked
@@ -15,10 +16,14 @@ from ._codes import decode, encode
 from ._elements import everywhere, scaled_elements
 from ._grid import round_to_grid
 from ._hadamard import hadamard_rows
+from ._moments import load_moment, store_moment
 from ._narrow import narrow_product
+from ._optimizer import step_slot
 from ._packing import pack, unpack
 from ._philox import element_words
 from ._scales import Scales, decode_scales, encode_scales, largest_magnitude
+from ._squares import sum_of_squares
+from ._weights import load_weight, store_weight
 
 
 class ReferenceBackend:
@@ -133,6 +138,31 @@ class ReferenceBackend:
     def narrow_product(self, a_MK: Tensor, b_KN: Tensor, sums: Sums) -> Tensor:
         """``a @ b`` with a narrow accumulator."""
         return narrow_product(a_MK.float(), b_KN.float(), sums)
+
+    def gradient_squares(self, gradients: Sequence[Tensor]) -> Tensor:
+        """Sum of squares of each gradient."""
+        return torch.stack([sum_of_squares(gradient) for gradient in gradients])
+
+    def optimizer_step(self, slots: Sequence[Slot], rule: Rule) -> None:
+        """Update every slot's weight and moments."""
+        for slot in slots:
+            step_slot(slot, rule)
+
+    def load_weight(self, stored: StoredWeight) -> Tensor:
+        """The fp32 value of a weight."""
+        return load_weight(stored)
+
+    def store_weight(self, stored: StoredWeight, value: Tensor, draw: Draw) -> None:
+        """Keep an fp32 value."""
+        store_weight(stored, value, draw)
+
+    def load_moment(self, stored: StoredMoment) -> Tensor:
+        """The fp32 values of a moment."""
+        return load_moment(stored)
+
+    def store_moment(self, stored: StoredMoment, value: Tensor) -> None:
+        """Keep fp32 values."""
+        store_moment(stored, value)
 
 
 def _elements(x: Tensor, parameters: CastParameters, axis: int, draw: Draw) -> tuple[Tensor, Scales]:

@@ -1,0 +1,27 @@
+// A piece of a moment as fp32 values, and back.
+#pragma once
+
+#include "half_floats.h"
+#include "kept_weights.h"
+#include "level.h"
+
+namespace {
+
+using mixprec::MomentKind;
+using mixprec::StoredMoment;
+
+// Elements [start, start + n) in fp32: where they lie, if memory holds them, or in the buffer.
+MIXPREC_INLINE float* open_moment(const StoredMoment& stored, std::int64_t start, std::int64_t n,
+                                  float* MIXPREC_RESTRICT buffer) {
+  if (stored.layout.kind == MomentKind::fp32) return elements<float>(stored.values, start);
+  const auto* MIXPREC_RESTRICT values = elements<std::uint16_t>(stored.values, start);
+  for (std::int64_t i = 0; i < n; ++i) buffer[i] = widen_bf16(values[i]);
+  return buffer;
+}
+
+MIXPREC_INLINE void close_moment(const StoredMoment& stored, std::int64_t start, std::int64_t n, const float* values) {
+  if (stored.layout.kind == MomentKind::fp32) return;
+  round_halves(values, n, Dtype::bf16, elements<std::uint16_t>(stored.values, start));
+}
+
+}  // namespace

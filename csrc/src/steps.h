@@ -1,0 +1,105 @@
+// An optimizer's step, piece by piece: a piece is read as fp32 values, updated and kept while it lies in the nearest
+// cache. So ways to keep weights and moments, and rules, add up: none knows of another.
+#pragma once
+
+#include "kept_moments.h"
+#include "kept_weights.h"
+#include "update_rules.h"
+
+namespace {
+
+using mixprec::Rule;
+using mixprec::RuleKind;
+using mixprec::Slot;
+using mixprec::StepTask;
+
+struct StepScratch {
+  alignas(64) float gradient[kStepPiece];
+  alignas(64) float weight[kStepPiece];
+  alignas(64) float moments[2][kStepPiece];
+  alignas(64) float direction[kStepPiece];  // that SGD goes
+  WeightScratch keeping;
+};
+
+MIXPREC_INLINE void step_piece(const Slot& slot, const StepTask& task, std::int64_t start, std::int64_t n,
+                               Philox& philox, StepScratch& scratch) {
+  const Matrix gradient{slot.gradient.data, slot.gradient.dtype, 1, slot.gradient.n};
+  Values values{load(gradient, start, n, scratch.gradient),
+                open_weight(slot.weight, start, n, scratch.weight),
+                {nullptr, nullptr},
+                n};
+  for (int i = 0; i < task.moments; ++i)
+    values.moments[i] = open_moment(slot.moments[i], start, n, scratch.moments[i]);
+  if (task.rule.kind == RuleKind::adamw) {
+    update_adamw(task.rule.adamw, values);
+  } else {
+    update_sgd(task.rule.sgd, values, scratch.direction);
+  }
+  close_weight(slot.weight, start, n, values.weight, philox, scratch.keeping);
+  for (int i = 0; i < task.moments; ++i) close_moment(slot.moments[i], start, n, values.moments[i]);
+}
+
+// Pieces [begin, end) of all slots in a row.
+void step_pieces(const StepTask& task, std::int64_t begin, std::int64_t end) {
+  StepScratch scratch;
+  std::int64_t s = 0;
+  while (task.first_piece[s + 1] <= begin) ++s;
+  for (; begin < end; ++s) {
+    const Slot& slot = task.slots[s];
+    Philox philox(slot.random);
+    const std::int64_t last = smaller(end, task.first_piece[s + 1]);
+    for (; begin < last; ++begin) {
+      const std::int64_t start = (begin - task.first_piece[s]) * kStepPiece;
+      step_piece(slot, task, start, smaller(kStepPiece, slot.gradient.n - start), philox, scratch);
+    }
+  }
+  finish_stores();
+}
+
+// body(start, n) for pieces [begin, end) of n elements.
+template <class Body>
+MIXPREC_INLINE void for_pieces(std::int64_t begin, std::int64_t end, std::int64_t n, const Body& body) {
+  for (std::int64_t start = begin * kStepPiece; start < smaller(end * kStepPiece, n); start += kStepPiece)
+    body(start, smaller(kStepPiece, n - start));
+}
+
+MIXPREC_INLINE void copy_values(const float* from, std::int64_t n, float* to) {
+  if (from != to) std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof *to);
+}
+
+void load_weight_pieces(const StoredWeight& stored, std::int64_t begin, std::int64_t end, std::int64_t n,
+                        float* values) {
+  for_pieces(begin, end, n, [&](std::int64_t start, std::int64_t count) {
+    copy_values(open_weight(stored, start, count, values + start), count, values + start);
+  });
+}
+
+void store_weight_pieces(const StoredWeight& stored, const mixprec::Random& random, std::int64_t begin,
+                         std::int64_t end, std::int64_t n, const float* values) {
+  Philox philox(random);
+  WeightScratch scratch;
+  for_pieces(begin, end, n, [&](std::int64_t start, std::int64_t count) {
+    if (stored.kind == WeightKind::master) copy_values(values + start, count, elements<float>(stored.extra, start));
+    if (stored.dtype == Dtype::f32) copy_values(values + start, count, elements<float>(stored.weight, start));
+    close_weight(stored, start, count, values + start, philox, scratch);
+  });
+  finish_stores();
+}
+
+void load_moment_pieces(const StoredMoment& stored, std::int64_t begin, std::int64_t end, std::int64_t n,
+                        float* values) {
+  for_pieces(begin, end, n, [&](std::int64_t start, std::int64_t count) {
+    copy_values(open_moment(stored, start, count, values + start), count, values + start);
+  });
+}
+
+void store_moment_pieces(const StoredMoment& stored, std::int64_t begin, std::int64_t end, std::int64_t n,
+                         const float* values) {
+  for_pieces(begin, end, n, [&](std::int64_t start, std::int64_t count) {
+    if (stored.layout.kind == MomentKind::fp32)
+      copy_values(values + start, count, elements<float>(stored.values, start));
+    close_moment(stored, start, count, values + start);
+  });
+}
+
+}  // namespace

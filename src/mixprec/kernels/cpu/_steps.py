@@ -1,0 +1,142 @@
+"""From the slots of an optimizer's step to what the kernels take: layouts, and one list of addresses for all slots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TypedDict
+
+import torch
+from torch import Tensor
+
+from .._optimizer_contract import AdamWRule, MomentKind, Rule, Slot, StoredMoment, StoredWeight, WeightKind
+from . import _native
+
+DTYPES = {
+    torch.float32: _native.Dtype.f32,
+    torch.bfloat16: _native.Dtype.bf16,
+    torch.float16: _native.Dtype.f16,
+}
+_WEIGHTS: dict[WeightKind, _native.WeightKind] = {
+    "plain": _native.WeightKind.plain,
+    "master": _native.WeightKind.master,
+    "split": _native.WeightKind.split,
+    "stochastic": _native.WeightKind.stochastic,
+    "kahan": _native.WeightKind.kahan,
+}
+_MOMENTS: dict[MomentKind, _native.MomentKind] = {
+    "fp32": _native.MomentKind.fp32,
+    "bf16": _native.MomentKind.bf16,
+    "e4m3": _native.MomentKind.e4m3,
+    "dynamic": _native.MomentKind.dynamic,
+}
+_Kept = tuple[MomentKind, int, bool, bool]
+_NO_MOMENT = (0, 0, 0)
+
+
+def native_step(slots: Sequence[Slot], gradients: Sequence[Tensor]) -> tuple[list[_native.Layout], list[int]]:
+    """Layouts and addresses of slots whose gradients, laid out in a row, are given."""
+    layouts: list[_native.Layout] = []
+    places: list[int] = []
+    for slot, gradient in zip(slots, gradients, strict=True):
+        stored, moments = slot.weight, slot.moments
+        kept = tuple((moment.kind, moment.block, moment.expand, moment.is_signed) for moment in moments)
+        layouts.append(_layout(gradient.dtype, stored.kind, stored.weight.dtype, kept))
+        draw = slot.draw
+        places += (gradient.numel(), gradient.data_ptr(), stored.weight.data_ptr(), _address(stored.extra))
+        places += (draw.seed, draw.offset)
+        for moment in moments:
+            places += _places(moment)
+        places += _NO_MOMENT * (2 - len(moments))
+    return layouts, places
+
+
+class WeightPlaces(TypedDict):
+    """Arguments about a weight."""
+
+    kind: _native.WeightKind
+    dtype: _native.Dtype
+    weight: int
+    extra: int
+    n: int
+    values: int
+
+
+def weight_places(stored: StoredWeight, values: Tensor) -> WeightPlaces:
+    """Where a weight lies, and where its values do."""
+    return {
+        "kind": _WEIGHTS[stored.kind],
+        "dtype": DTYPES[stored.weight.dtype],
+        "weight": stored.weight.data_ptr(),
+        "extra": _address(stored.extra),
+        "n": values.numel(),
+        "values": values.data_ptr(),
+    }
+
+
+class MomentPlaces(TypedDict):
+    """Arguments about a moment."""
+
+    layout: _native.MomentLayout
+    stored: int
+    scales: int
+    powers: int
+    n: int
+    values: int
+
+
+def moment_places(stored: StoredMoment, values: Tensor) -> MomentPlaces:
+    """Where a moment lies, and where its values do."""
+    codes, scales, powers = _places(stored)
+    return {
+        "layout": _moment(stored.kind, stored.block, stored.expand, stored.is_signed),
+        "stored": codes,
+        "scales": scales,
+        "powers": powers,
+        "n": values.numel(),
+        "values": values.data_ptr(),
+    }
+
+
+def native_rule(rule: Rule) -> _native.Rule:
+    """A rule's constants, rounded to fp32."""
+    if isinstance(rule, AdamWRule):
+        return _native.adamw_rule(
+            factor=rule.factor,
+            decay=rule.decay,
+            beta1=rule.beta1,
+            alpha1=rule.alpha1,
+            beta2=rule.beta2,
+            alpha2=rule.alpha2,
+            rate=rule.rate,
+            correction=rule.correction,
+            eps=rule.eps,
+        )
+    return _native.sgd_rule(
+        factor=rule.factor,
+        weight_decay=rule.weight_decay,
+        momentum=rule.momentum,
+        alpha=rule.alpha,
+        nesterov=rule.nesterov,
+        is_first=rule.is_first,
+        lr=rule.lr,
+    )
+
+
+def _places(moment: StoredMoment) -> tuple[int, int, int]:
+    """Addresses of values, scales and powers; 0 where there are none."""
+    return moment.values.data_ptr(), _address(moment.scales), _address(moment.powers)
+
+
+def _address(tensor: Tensor | None) -> int:
+    return 0 if tensor is None else tensor.data_ptr()
+
+
+@lru_cache(maxsize=256)
+def _moment(kind: MomentKind, block: int, expand: bool, is_signed: bool) -> _native.MomentLayout:
+    return _native.MomentLayout(_MOMENTS[kind], block, expand, is_signed)
+
+
+@lru_cache(maxsize=1024)
+def _layout(gradient: torch.dtype, kind: WeightKind, weight: torch.dtype, moments: tuple[_Kept, ...]) -> _native.Layout:
+    return _native.Layout(DTYPES[gradient], _WEIGHTS[kind], DTYPES[weight], [_moment(*moment) for moment in moments])

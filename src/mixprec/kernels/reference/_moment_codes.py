@@ -1,0 +1,242 @@
+"""Eight-bit codes of an optimizer's moments: blocks of consecutive elements, each under a scale of its own.
+
+A code stands for a number of magnitude at most 1; an element is its number times its block's fp32 scale. All arithmetic
+is fp32, each operation rounded once; magnitudes are taken by bits. For one block of values x (the last block of a
+tensor may be short):
+
+1. ``amax`` is the largest magnitude. If it is infinite or NaN, every x counts as 0 and the scale is NaN (0x7fc00000),
+   so that the whole block is read as NaN.
+2. ``scale = max(amax, 2^-100)``. The floor keeps every number times a scale above 0; blocks below it lose range.
+3. ``u = |x| * (1 / scale)``: two operations.
+4. The code, by kind. Without a sign (``is_signed`` false; a second moment) x counts as ``|x|``, and its rounding is by
+   chance, see below. With a sign it is to nearest.
+
+``e4m3``: the block's power p is one of 1/2, 1, 2, 4 (stored as 0, 1, 2, 3). ``range`` is the exponent field of
+``scale`` less that of the smallest nonzero magnitude (0 if there is none; a subnormal's field is 0). With ``expand`` p
+is the largest one for which ``p * range <= limit``, else 1/2; the limit is 22 with a sign, 16 without.
+Without ``expand`` p is 1 with a sign, 1/2 without: of a second moment the root is kept, which is what an update divides
+by, and whose range is half as wide. Then::
+
+    y = sqrt(u) (through fp64) | u | u * u | (u * u) * (u * u)
+    z = min(y * top, top), rounded; with a sign, bit 7 of the code is x's sign (of zero too)
+
+With a sign z is rounded to E4M3 (4 exponent bits of bias 7, 3 mantissa bits, ``top`` 448; its NaN, 0x7f, is not used),
+ties to even, and the largest magnitude of a block comes back exactly. Without one it is rounded to E4M4 (the sign's bit
+is a fourth mantissa bit, all 256 codes are numbers, ``top`` 496). The number of a code of magnitude z is ``z / top``,
+its square (p = 1/2), its root (p = 2) or the root of its root (p = 4), computed in fp64, each operation rounded once,
+and rounded to fp32.
+
+``dynamic``: the numbers are those of `dynamic_numbers` in fp32, the code is the place in their ascending list. With a
+sign u goes to number j of those that are not negative, where j is the count of thresholds at or below u, and threshold
+i is ``(number_i + number_(i+1)) / 2`` in fp64, rounded to fp32 (so a tie goes to the larger). A negative x takes the
+number ``-number_j``; the map has no -1, and the last before it serves. -0 counts as 0.
+
+5. Without a sign, a nonzero x never takes the code of 0 but the smallest other one (code 1): a second moment that
+   vanished under a first one that did not would divide it by eps alone.
+
+**By chance.** A second moment changes by a thousandth in a step, a code by a thirtieth: to nearest it would stay where
+it is for good, and move with its block's scale instead. So u between two numbers goes to the larger with the
+probability of where it lies between them. The random bits are the low bits of x itself, mixed with its place j in the
+block: ``word = (bits(|x|) + j * 0x9e3779b9) * 0x85ebca6b mod 2^32``. No state is kept, and equal inputs give equal
+codes. The larger one is taken if ``word < floor(2^32 * fraction)``, where the fraction is that of z between its two
+neighbours in E4M4, exactly, and in the dynamic map ``min((u - number_j) * inverse_j, 1 - 2^-24)``, with number_j the
+last at or below u but the 255th at most, and ``inverse_j = 1 / (number_(j+1) - number_j)`` in fp64, rounded to fp32.
+
+Source: Dettmers et al., 8-bit Optimizers via Block-wise Quantization, arXiv:2110.02861 (blocks, the dynamic map); Xi et
+al., COAT, arXiv:2410.19313 (powers that fit a block's range to E4M3's).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+CodeKind = Literal["e4m3", "dynamic"]
+
+_LEAST_SCALE = 2.0**-100
+_MIN_EXPONENT = -6
+_DECADES = 7
+_WORD = 0xFFFFFFFF
+_ROOT, _PLAIN = 0, 1  # stored powers
+
+
+def encode(
+    values: Tensor, block: int, kind: CodeKind, expand: bool, is_signed: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Codes, scales and powers of a moment.
+
+    Args:
+        values: fp32 ``[n]``.
+        block: consecutive elements that share a scale.
+        kind: which numbers codes stand for.
+        expand: ``e4m3``: whether blocks choose their powers.
+        is_signed: whether there are negative numbers.
+
+    Returns:
+        uint8 ``[n]``, fp32 ``[ceil(n / block)]``, and uint8 ``[ceil(n / block)]`` (``dynamic``: ``None``).
+
+    Example:
+        >>> codes, scales, powers = encode(torch.tensor([1.0, -2.0, 0.0]), 256, "e4m3", True, True)
+        >>> codes.tolist(), scales.tolist(), powers.tolist()
+        ([94, 254, 0], [2.0], [3])
+        >>> decode(codes, scales, powers, 256, "e4m3", True).tolist()
+        [1.0, -2.0, 0.0]
+    """
+    x = _blocks(values, block)
+    magnitude = x.view(torch.int32) & 0x7FFFFFFF
+    finite = (magnitude < 0x7F800000).all(1, keepdim=True)
+    x, magnitude = torch.where(finite, x, 0.0), torch.where(finite, magnitude, 0)
+    scale = magnitude.amax(1, keepdim=True).view(torch.float32).clamp(min=_LEAST_SCALE)
+    u = magnitude.view(torch.float32) * (torch.ones_like(scale) / scale)
+    powers = _powers(magnitude, scale, expand, is_signed) if kind == "e4m3" else None
+    if is_signed:
+        codes = _dynamic_codes(u, x < 0) if powers is None else _float_codes(u, x, powers)
+    else:
+        words = _words(magnitude)
+        codes = _unsigned_dynamic_codes(u, words) if powers is None else _unsigned_float_codes(u, powers, words)
+        codes = torch.where((magnitude > 0) & (codes == 0), 1, codes)
+    scales = torch.where(finite, scale, math.nan).flatten()
+    kept = None if powers is None else powers.flatten().to(torch.uint8)
+    return codes.flatten()[: values.numel()].to(torch.uint8), scales, kept
+
+
+def decode(codes: Tensor, scales: Tensor, powers: Tensor | None, block: int, kind: CodeKind, is_signed: bool) -> Tensor:
+    """The moment of `encode`'s results, fp32 ``[n]``.
+
+    Args:
+        codes: uint8 ``[n]``.
+        scales: fp32 ``[ceil(n / block)]``.
+        powers: uint8 ``[ceil(n / block)]``, or ``None``.
+        block: as of `encode`.
+        kind: as of `encode`.
+        is_signed: as of `encode`.
+    """
+    numbers = torch.tensor(numbers_of(kind, is_signed), dtype=torch.float32, device=codes.device)
+    rows = torch.zeros_like(scales, dtype=torch.int64) if powers is None else powers.long()
+    each = torch.arange(codes.numel(), device=codes.device) // block
+    return numbers[rows[each], codes.long()] * scales[each]
+
+
+@cache
+def numbers_of(kind: CodeKind, is_signed: bool) -> tuple[tuple[float, ...], ...]:
+    """The numbers of codes 0 to 255, for each stored power (one list for ``dynamic``); NaN where a code has none."""
+    if kind == "dynamic":
+        return (dynamic_numbers(is_signed),)
+    return tuple(tuple(_float_number(code, power, is_signed) for code in range(256)) for power in range(4))
+
+
+@cache
+def dynamic_numbers(is_signed: bool) -> tuple[float, ...]:
+    """The dynamic map: 256 numbers in ascending order.
+
+    0 and 1; and for each decade from 10^-7 to 1 the middles of its equal parts (1, 2, 4, ... 64 with a sign, twice as
+    many without), with a sign also times -1.
+
+    Example:
+        >>> dynamic_numbers(False)[:3], dynamic_numbers(True)[0]
+        ((0.0, 3.25e-07, 7.75e-07), -0.99296875)
+    """
+    parts = [2 ** (i if is_signed else i + 1) for i in range(_DECADES)]
+    middles = [
+        # whole numbers but for one quotient: rounded once
+        (2 * n + 9 * (2 * j + 1)) / (20 * n * 10 ** (_DECADES - 1 - i))
+        for i, n in enumerate(parts)
+        for j in range(n)
+    ]
+    return tuple(sorted([0.0, 1.0, *middles, *((-m for m in middles) if is_signed else ())]))
+
+
+def _float_number(code: int, power: int, is_signed: bool) -> float:
+    mantissa_bits = _mantissa_bits(is_signed)
+    body = code & 0x7F if is_signed else code
+    field, mantissa = body >> mantissa_bits, body & ((1 << mantissa_bits) - 1)
+    whole = mantissa if field == 0 else mantissa + (1 << mantissa_bits)
+    z = math.ldexp(whole, max(field, 1) - 1 + _MIN_EXPONENT - mantissa_bits) / _top(is_signed)
+    number = (z * z, z, math.sqrt(z), math.sqrt(math.sqrt(z)))[power]
+    if is_signed and body == 0x7F:
+        return math.nan
+    return -number if is_signed and code >= 0x80 else number
+
+
+def _mantissa_bits(is_signed: bool) -> int:
+    return 3 if is_signed else 4
+
+
+def _top(is_signed: bool) -> float:
+    return 448.0 if is_signed else 496.0
+
+
+def _fixed_power(is_signed: bool) -> int:
+    return _PLAIN if is_signed else _ROOT
+
+
+def _blocks(values: Tensor, block: int) -> Tensor:
+    """``[blocks, block]``, with zeros after the last element."""
+    return torch.nn.functional.pad(values, (0, -values.numel() % block)).view(-1, block)
+
+
+def _powers(magnitude: Tensor, scale: Tensor, expand: bool, is_signed: bool) -> Tensor:
+    """The stored power of each block, int32 ``[blocks, 1]``."""
+    if not expand:
+        return torch.full_like(scale, _fixed_power(is_signed), dtype=torch.int32)
+    least = torch.where(magnitude > 0, magnitude, 0x7FFFFFFF).amin(1, keepdim=True)
+    least = torch.where(least == 0x7FFFFFFF, 0, least)
+    spread = (scale.view(torch.int32) >> 23) - (least >> 23)
+    limit = 22 if is_signed else 16
+    return (spread <= limit).int() + (2 * spread <= limit).int() + (4 * spread <= limit).int()
+
+
+def _words(magnitude: Tensor) -> Tensor:
+    """32 random bits of each element, int64 ``[blocks, block]``."""
+    place = torch.arange(magnitude.shape[1], device=magnitude.device)
+    return (((magnitude + place * 0x9E3779B9) & _WORD) * 0x85EBCA6B) & _WORD
+
+
+def _raised(u: Tensor, powers: Tensor, is_signed: bool) -> tuple[Tensor, Tensor]:
+    """How many spacings z is, of those where it lies (fp64), and what its exponent adds to the code (int32)."""
+    square = u * u
+    root = u.double().sqrt().float()
+    y = torch.where(powers == 0, root, torch.where(powers == 1, u, torch.where(powers == 2, square, square * square)))
+    top, mantissa_bits = _top(is_signed), _mantissa_bits(is_signed)
+    z = (y * top).clamp(max=top).double()
+    # Exponents and spacings of fp64 are exact; below the smallest normal number the spacing stays.
+    exponent = ((z.view(torch.int64) >> 52) - 1023).clamp(min=_MIN_EXPONENT)
+    spacing = ((exponent - mantissa_bits + 1023) << 52).view(torch.float64)
+    return z / spacing, (exponent.int() - _MIN_EXPONENT) << mantissa_bits
+
+
+def _float_codes(u: Tensor, x: Tensor, powers: Tensor) -> Tensor:
+    """E4M3, int32."""
+    steps, first = _raised(u, powers, True)
+    sign = (x.view(torch.int32) >> 24) & 0x80
+    return (steps.round().int() + first) | sign  # to even; a carry into the next binade has the right code
+
+
+def _unsigned_float_codes(u: Tensor, powers: Tensor, words: Tensor) -> Tensor:
+    """E4M4, int32."""
+    steps, first = _raised(u, powers, False)
+    below = steps.floor()
+    return below.int() + first + (words < ((steps - below) * 2.0**32).long()).int()
+
+
+def _dynamic_codes(u: Tensor, negative: Tensor) -> Tensor:
+    """Places in the signed dynamic map, int32."""
+    numbers = torch.tensor([x for x in dynamic_numbers(True) if x >= 0], dtype=torch.float32, device=u.device)
+    thresholds = ((numbers[:-1].double() + numbers[1:].double()) * 0.5).float()
+    place = torch.bucketize(u.contiguous(), thresholds, right=True).int()
+    zero = 256 - len(numbers)
+    return torch.where(negative, zero - place.clamp(max=zero), zero + place)
+
+
+def _unsigned_dynamic_codes(u: Tensor, words: Tensor) -> Tensor:
+    """Places in the dynamic map without a sign, int32."""
+    numbers = torch.tensor(dynamic_numbers(False), dtype=torch.float32, device=u.device)
+    gaps = numbers[1:].double() - numbers[:-1].double()
+    inverse = (torch.ones_like(gaps) / gaps).float()
+    below = (torch.bucketize(u.contiguous(), numbers, right=True) - 1).clamp(max=254)
+    fraction = ((u - numbers[below]) * inverse[below]).clamp(max=1.0 - 2.0**-24)
+    return (below + (words < (fraction.double() * 2.0**32).long())).int()

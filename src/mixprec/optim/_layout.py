@@ -1,0 +1,160 @@
+"""Where the tensors of one parameter lie in the state of an optimizer of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..kernels import StoredMoment, StoredWeight, WeightKind, load_moment, load_weight, store_moment
+from ..specs import Moments, Weights
+from ._stored import EXTRAS, begin, load_nearest, weight_kind
+
+_FP32 = Moments()
+_STEP = "step"
+_SUFFIXES = ("_scales", "_powers")
+_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "e4m3": torch.uint8, "dynamic": torch.uint8}
+
+
+@dataclass(frozen=True)
+class MomentName:
+    """A moment of an update rule.
+
+    Attributes:
+        name: its key in the state, as in torch's optimizer.
+        is_signed: whether it has negative numbers.
+    """
+
+    name: str
+    is_signed: bool = True
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How one parameter and its moments are kept.
+
+    Attributes:
+        kind: of the weight.
+        moments: of the optimizer, with fp32 where the parameter is small, and nothing said that has no meaning.
+    """
+
+    kind: WeightKind
+    moments: Moments
+
+    @classmethod
+    def of(cls, param: Tensor, weights: Weights, moments: Moments) -> Layout:
+        """The layout of a parameter under a group's options.
+
+        Raises:
+            ValueError: a parameter that cannot be kept so.
+        """
+        return cls(weight_kind(weights, param), normal_moments(_FP32 if param.numel() < moments.small else moments))
+
+    def weight(self, param: Tensor, state: MutableMapping[str, Any]) -> StoredWeight:
+        """The weight as it lies in memory; what lies beside it is made where it is missing."""
+        if self.kind not in EXTRAS:
+            return StoredWeight(self.kind, param)
+        name = EXTRAS[self.kind][0]
+        if name not in state:
+            state[name] = begin(self.kind, param).extra
+        return StoredWeight(self.kind, param, state[name])
+
+    def moment(self, name: MomentName, param: Tensor, state: MutableMapping[str, Any]) -> StoredMoment:
+        """A moment as it lies in memory; zeros are made where it is missing."""
+        if name.name not in state:
+            stored = self._new_moment(name, param)
+            state.update(self.moment_tensors(name.name, stored))
+            if stored.scales is not None:
+                store_moment(stored, torch.zeros(param.numel(), device=param.device))
+        return self._stored(name, state)
+
+    def load_moment(self, name: MomentName, param: Tensor, state: MutableMapping[str, Any], value: Tensor) -> None:
+        """Keep fp32 values of a moment that may be missing."""
+        state.pop(name.name, None)
+        store_moment(self.moment(name, param, state), value.to(param.device, torch.float32).reshape(param.shape))
+
+    def moment_tensors(self, name: str, stored: StoredMoment) -> dict[str, Tensor]:
+        """The entries of a moment in the state."""
+        found = {name: stored.values, name + _SUFFIXES[0]: stored.scales, name + _SUFFIXES[1]: stored.powers}
+        return {key: tensor for key, tensor in found.items() if tensor is not None}
+
+    def shapes(self, name: MomentName, param: Tensor) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
+        """Dtype and shape of a moment's entries."""
+        tensors = self.moment_tensors(name.name, self._new_moment(name, torch.empty_like(param, device="meta")))
+        return {key: (tensor.dtype, tuple(tensor.shape)) for key, tensor in tensors.items()}
+
+    def _new_moment(self, name: MomentName, param: Tensor) -> StoredMoment:
+        moments, device = self.moments, param.device
+        dtype = _DTYPES[moments.kind]
+        if dtype != torch.uint8:
+            return StoredMoment(moments.kind, torch.zeros(param.shape, dtype=dtype, device=device))
+        blocks = -(-param.numel() // moments.block)
+        return StoredMoment(
+            moments.kind,
+            torch.zeros(param.numel(), dtype=dtype, device=device),
+            scales=torch.zeros(blocks, device=device),
+            powers=torch.ones(blocks, dtype=dtype, device=device) if moments.kind == "e4m3" else None,
+            block=moments.block,
+            expand=moments.expand,
+            is_signed=name.is_signed,
+        )
+
+    def _stored(self, name: MomentName, state: Mapping[str, Any]) -> StoredMoment:
+        return StoredMoment(
+            self.moments.kind,
+            state[name.name],
+            scales=state.get(name.name + _SUFFIXES[0]),
+            powers=state.get(name.name + _SUFFIXES[1]),
+            block=self.moments.block,
+            expand=self.moments.expand,
+            is_signed=name.is_signed,
+        )
+
+
+@lru_cache(maxsize=64)
+def normal_moments(moments: Moments) -> Moments:
+    """Equal for all that keep a moment alike."""
+    if moments.kind in ("fp32", "bf16"):
+        return Moments(kind=moments.kind, small=0)
+    return replace(moments, expand=moments.expand or moments.kind == "dynamic", small=0)
+
+
+def step_count(state: MutableMapping[str, Any]) -> Tensor:
+    """The parameter's step counter: fp32, 0-d, on the CPU, as torch keeps it; made where it is missing."""
+    if _STEP not in state:
+        state[_STEP] = torch.zeros((), dtype=torch.float32)
+    return state[_STEP]
+
+
+def moments_of(state: Mapping[str, Any], names: tuple[MomentName, ...]) -> Iterator[tuple[str, Tensor]]:
+    """The entries of a state that belong to moments."""
+    for name in names:
+        for key in (name.name, *(name.name + suffix for suffix in _SUFFIXES)):
+            if key in state:
+                yield key, state[key]
+
+
+def convert_state(
+    param: Tensor, state: MutableMapping[str, Any], names: tuple[MomentName, ...], old: Layout, new: Layout
+) -> None:
+    """Keep otherwise what a state holds: the weight's full value and the moments' fp32 values move over.
+
+    A stochastic or plain weight becomes the nearest 16-bit value.
+    """
+    if old == new:
+        return
+    if old.kind != new.kind:
+        value = load_weight(old.weight(param, state))
+        for name, _ in EXTRAS.values():
+            state.pop(name, None)
+        load_nearest(new.weight(param, state), value)
+    for name in names:
+        if name.name in state:
+            value = load_moment(old.moment(name, param, state))
+            for key in [key for key, _ in moments_of(state, (name,))]:
+                del state[key]
+            new.load_moment(name, param, state, value)

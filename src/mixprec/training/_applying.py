@@ -1,0 +1,117 @@
+"""What an applied step does, in order, and what a skipped one gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from ..monitor import UpdateWatch
+from ..nn import Conversion
+from ..optim import KeptWeights
+from ._phases import PhaseKeeper
+from ._result import Event
+from ._scaled_gradients import ScaledGradients
+from ._schedules import Schedules
+from ._statistics import StatisticsKeeper
+from ._verdict import Verdict
+
+#: Within them a factor and its products with gradients keep their bits in fp32.
+_FACTORS = (2.0**-100, 2.0**100)
+
+
+class Average(Protocol):
+    """A copy of the weights that follows them."""
+
+    def update(self) -> None:
+        """Take in the weights as they are now."""
+        ...
+
+
+@dataclass(kw_only=True)
+class Applier:
+    """Everything that advances with applied steps only.
+
+    Attributes:
+        gradients: of the model, and what they are multiplied by.
+        clip_norm: largest norm of the gradients, or ``None``.
+        conversion: whose random bits and histories a skipped step does not use up.
+        statistics: buffers that a skipped step gives back.
+        phases: of the recipe.
+        schedules: of learning rates.
+        watch: of updates that are too small, or ``None``.
+        averages: of the weights, by name, each with the optimizers whose steps it follows.
+    """
+
+    gradients: ScaledGradients
+    clip_norm: float | None
+    conversion: Conversion
+    statistics: StatisticsKeeper
+    phases: PhaseKeeper
+    schedules: Schedules
+    watch: UpdateWatch | None
+    averages: dict[str, tuple[Average, frozenset[str]]] = field(
+        default_factory=dict[str, tuple[Average, frozenset[str]]]
+    )
+
+    def apply(self, verdict: Verdict, chosen: Mapping[str, KeptWeights], step: int) -> list[Event]:
+        """Clip, update the weights of the optimizers that have gradients, and advance what follows them.
+
+        Args:
+            verdict: a finite one.
+            chosen: optimizers that are to step.
+            step: applied steps before it.
+        """
+        stepping = {name: chosen[name] for name in verdict.steps if name in chosen and verdict.norms[name]}
+        factor = self._factor(verdict.norm)
+        if self.watch is not None:
+            self.watch.before_step(_moving(verdict, stepping))
+        for kept in stepping.values():
+            kept.apply(factor)
+        self.conversion.commit_step()
+        self.statistics.forget()
+        for average, follows in self.averages.values():
+            if not follows.isdisjoint(verdict.steps):
+                average.update()
+        begun = self.phases.reach(step + 1)
+        findings = () if self.watch is None else self.watch.after_step()
+        self.schedules.advance(verdict.steps)
+        events = [Event(step=step, name="update too small", message=f.message, site=f.site) for f in findings]
+        return [*events, *(Event(step=step + 1, name="phase", message=message) for message in begun)]
+
+    def skip(self, step: int) -> list[Event]:
+        """Give back what the forward and backward passes have used up or changed; tell what could not be."""
+        self.conversion.discard_step()
+        message = "{} was changed by a skipped step, and there was no copy of it to give back"
+        return [
+            Event(step=step, name="buffer not given back", message=message.format(name), site=name)
+            for name in self.statistics.give_back()
+        ]
+
+    def _factor(self, norm: float) -> float:
+        """What the gradients are to be multiplied by: the loss scale out, and down to the clip norm."""
+        clip = self.clip_norm / norm if self.clip_norm is not None and norm > self.clip_norm else 1.0
+        factor = clip / self.gradients.scale
+        if _FACTORS[0] <= factor <= _FACTORS[1]:
+            return factor
+        self.gradients.unscale()
+        return clip
+
+
+def _moving(verdict: Verdict, stepping: Mapping[str, KeptWeights]) -> list[Tensor]:
+    """Parameters that an update is expected to move."""
+    idle = {
+        id(p)
+        for kept in stepping.values()
+        for group in kept.optimizer.param_groups
+        for p in group["params"]
+        if _is_zero(group.get("lr"))
+    }
+    return [p for name in stepping for p, norm in verdict.norms[name].items() if norm > 0 and id(p) not in idle]
+
+
+def _is_zero(rate: Any) -> bool:
+    """Whether a learning rate is 0; one that is a tensor is not brought to the host for it."""
+    return not isinstance(rate, Tensor) and rate == 0

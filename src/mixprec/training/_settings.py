@@ -1,0 +1,30 @@
+"""What ``prepare`` has made of its options for a session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..distributed import Ranks
+from ._run_folder import RunFolder
+from ._schedules import Schedules
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The parts of a session that options decide.
+
+    Attributes:
+        clip_norm: largest norm of the gradients, or ``None``.
+        folder: of the run, or ``None``.
+        total_steps: length of the run, where it is known.
+        schedules: that the session steps.
+        ranks: that take each step together.
+        notes: what there is to tell of the preparation.
+    """
+
+    clip_norm: float | None
+    folder: RunFolder | None
+    total_steps: int | None
+    schedules: Schedules
+    ranks: Ranks
+    notes: tuple[str, ...] = ()
