@@ -177,7 +177,7 @@ def test_decorator_and_reuse() -> None:
 
 def test_an_error_leaves_the_region() -> None:
     with pytest.raises(ZeroDivisionError), autocast("cpu", torch.bfloat16):
-        1 / 0
+        raise ZeroDivisionError
     assert not torch.is_autocast_enabled("cpu")
     assert nn.Linear(2, 2)(torch.ones(1, 2)).dtype == torch.float32
 

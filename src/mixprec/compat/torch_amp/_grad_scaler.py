@@ -21,6 +21,7 @@ from torch.optim import Optimizer
 from ...loss_scaling import ScaleEvent, ScaleState, after_step
 from ...specs import LossScale
 from ._device_here import device_here, tell_device
+from ._unscaling import unscale
 
 _LOG = logging.getLogger("mixprec")
 _KEPT_EVENTS = 1000
@@ -203,22 +204,8 @@ class GradScaler(torch.amp.GradScaler):
     def _unscale_grads_(
         self, optimizer: Optimizer, inv_scale: Tensor, found_inf: Tensor, allow_fp16: bool
     ) -> dict[torch.device, Tensor]:
-        for param in (p for group in optimizer.param_groups for p in group["params"] if p.grad is not None):
-            if param.grad.dtype == torch.float16 and not allow_fp16:
-                raise ValueError(
-                    f"Attempting to unscale FP16 gradients (of a parameter of shape {list(param.shape)}): what the "
-                    "scale has kept would be lost as it is taken out. Expected fp32 parameters, which the region casts "
-                    "itself: leave out model.half(); for 16-bit weights with fp32 masters take mixprec.prepare, or "
-                    "mixprec.compat.apex_amp with opt_level='O2'"
-                )
-            if param.grad.is_sparse and param.grad.dtype in _16_BIT:
-                param.grad = param.grad.coalesce()  # an index that occurs twice is one element, which may overflow
-        found = super()._unscale_grads_(optimizer, inv_scale, found_inf, allow_fp16)
-        if self._is_below_one:
-            again = super()._unscale_grads_(optimizer, torch.ones_like(inv_scale), found_inf, True)
-            for device, flag in again.items():
-                found[device] = torch.maximum(found[device], flag)
-        return found
+        below_one = self._is_below_one
+        return unscale(optimizer, inv_scale, found_inf, allow_fp16=allow_fp16, checks_result=below_one)
 
     def _is_ready(self, optimizer: Optimizer) -> bool:
         state = self._per_optimizer_states.get(id(optimizer))
