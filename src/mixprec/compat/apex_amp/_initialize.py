@@ -87,8 +87,7 @@ def _prepare(models: list[nn.Module], optimizers: list[Optimizer], amp: Amp, opt
             one.undo()
         raise
     for one in done:
-        if one.narrowed is not None:
-            one.narrowed.forget()
+        one.settle()
     if properties.is_narrow and properties.opt_level == "O2":
         full = FullState(keepings)
         for model in models:

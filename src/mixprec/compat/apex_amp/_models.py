@@ -61,6 +61,7 @@ class PreparedModel:
         self.narrowed: NarrowedParameters | None = None
         self._conversion: Conversion | None = None
         self._norms: list[nn.Module] = []
+        self._exact = {p: p.detach() for p in model.parameters()}
         try:
             self._convert(properties)
         except BaseException:
@@ -72,14 +73,20 @@ class PreparedModel:
         if outputs is not None or properties.cast_model_type is not None:
             model.register_forward_hook(functools.partial(_cast_outputs, dtype=outputs or torch.float32))
 
+    def settle(self) -> None:
+        """There is no way back: let go of the fp32 values."""
+        self._exact.clear()
+        if self.narrowed is not None:
+            self.narrowed.forget()
+
     def undo(self) -> None:
-        """Give the model its own classes and dtypes back."""
+        """Give the model its own classes, dtypes and values back."""
         if self._conversion is not None:
             self._conversion.restore()
         for norm in self._norms:
             norm.float()
-        if self.narrowed is not None:
-            self.narrowed.restore()
+        for param, value in self._exact.items():
+            param.data = value
 
     def _convert(self, properties: Properties) -> None:
         dtype = properties.compute
