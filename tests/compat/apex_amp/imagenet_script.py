@@ -40,7 +40,7 @@ class ResNet(nn.Module):
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--lr", type=float, default=0.1)
     parser.add_argument("--opt-level", type=str)
     parser.add_argument("--keep-batchnorm-fp32", type=str, default=None)
