@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import logging
 import math
 import warnings
@@ -133,6 +134,50 @@ def test_a_step_with_scaled_gradients_is_refused() -> None:
     assert model.p.item() == 0.0
 
 
+@pytest.mark.parametrize("set_to_none", [True, False])
+@pytest.mark.parametrize("clears", ["optimizer", "model"])
+def test_a_window_that_is_dropped_leaves_nothing(clears: str, set_to_none: bool) -> None:
+    model, optimizer = prepared(1.0)
+    backward(model(8.0), optimizer)
+    backward(model(8.0), optimizer, delay_unscale=True)
+    (optimizer if clears == "optimizer" else model).zero_grad(set_to_none=set_to_none)
+    backward(model(1.0), optimizer)
+    optimizer.step()
+    assert model.p.item() == 0.5
+
+
+def test_losses_of_different_scales_add_up() -> None:
+    model, optimizer = prepared(1.0, num_losses=2, lr=0.125)
+    backward(model(INF), optimizer, loss_id=1)
+    optimizer.step()
+    optimizer.zero_grad()
+    assert (scale(optimizer, 0), scale(optimizer, 1)) == (START, START / 2)
+    backward(model(1.0), optimizer, loss_id=0, delay_unscale=True)
+    backward(model(2.0), optimizer, loss_id=1, delay_unscale=True)
+    backward(model(4.0), optimizer, loss_id=0)
+    optimizer.step()
+    assert model.p.item() == 1.0 - 7 / 8
+
+
+def test_a_backward_pass_that_fails_adds_nothing() -> None:
+    model, optimizer = prepared(1.0)
+    backward(model(1.0), optimizer)
+
+    def fail() -> None:
+        with amp.scale_loss(model(4.0), optimizer) as scaled_loss:
+            scaled_loss.backward()
+            raise KeyError("data")
+
+    with pytest.raises(KeyError):
+        fail()
+    (master,) = amp.master_params(optimizer)
+    assert master.grad is not None
+    assert master.grad.item() == 1.0
+    backward(model(0.5), optimizer)
+    optimizer.step()
+    assert model.p.item() == 0.25
+
+
 def test_a_delayed_check_waits_for_the_step() -> None:
     model, optimizer = prepared(1.0)
     backward(model(INF), optimizer, delay_overflow_check=True)
@@ -229,7 +274,11 @@ def test_weights_that_are_written_from_outside_reach_the_masters() -> None:
 
 
 def test_the_state_is_found_without_an_argument_where_there_is_one() -> None:
-    first, second = prepared(1.0), prepared(1.0)
+    first = prepared(1.0)
+    gc.collect()
+    assert amp.state_dict() == amp.state_dict(first[1])
+    for _ in range(2):
+        second = prepared(1.0)  # the one before is held by nobody
     with pytest.raises(RuntimeError, match="optimizer=optimizer"):
         amp.state_dict()
     assert amp.state_dict(first[1]) == amp.state_dict(second[1])

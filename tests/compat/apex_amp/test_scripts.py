@@ -26,7 +26,7 @@ from tests.compat.apex_amp import dcgan_script, imagenet_script
 )
 def test_imagenet(arguments: list[str]) -> None:
     result = imagenet_script.main(arguments)
-    assert result["best"] > 0.6
+    assert result["best"] > 0.5
     state = result["state_dict"]
     assert isinstance(state, dict)
     is_o3 = "O3" in arguments

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import threading
 import warnings
 from collections.abc import Callable
@@ -173,6 +174,16 @@ def test_decorator_and_reuse() -> None:
         with region:
             assert layer(torch.ones(1, 4)).dtype == torch.bfloat16
         assert layer(torch.ones(1, 4)).dtype == torch.float32
+
+
+def test_copies_are_in_no_region() -> None:
+    region = autocast("cpu", torch.float16)
+    with region:
+        twins = copy.deepcopy(region), pickle.loads(pickle.dumps(region))
+    for twin in twins:
+        with twin:
+            assert nn.Linear(2, 2)(torch.ones(1, 2)).dtype == torch.float16
+        assert not torch.is_autocast_enabled("cpu")
 
 
 def test_an_error_leaves_the_region() -> None:

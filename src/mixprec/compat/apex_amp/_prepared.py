@@ -3,9 +3,6 @@
 Torch's own hooks do it: before a step and after it, in whatever order schedulers and others wrap ``optimizer.step``.
 """
 
-# torch marks its multi-tensor functions private; its own scaler is made of them.
-# pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
-
 from __future__ import annotations
 
 from typing import Any
@@ -15,6 +12,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
+from .._unscaling import coalesced, unscale
 from ._keeping import AsTheyAre
 from ._losses import Amp
 
@@ -28,25 +26,46 @@ class Prepared:
     Attributes:
         amp: the losses that it shares with others.
         keeping: of its weights.
-        is_scaled: whether its gradients still carry a scale.
     """
 
     def __init__(self, optimizer: Optimizer, amp: Amp, keeping: AsTheyAre) -> None:
-        self.amp, self.keeping, self.is_scaled = amp, keeping, False
+        self.amp, self.keeping = amp, keeping
+        self._scale: float | None = None  # what the gradients carry
         self._is_skipped = False
         self._aside: dict[Parameter, Tensor] = {}
         if amp.is_enabled:
             optimizer.register_step_pre_hook(self._before_step)
             optimizer.register_step_post_hook(self._after_step)
 
-    def begin_backward(self) -> None:
-        """Lay the unscaled gradients aside; those that still carry a scale are added to."""
+    def begin_backward(self, scale: float) -> None:
+        """Lay true gradients aside; those that carry this scale already are added to."""
         self.keeping.agree()
-        if self.is_scaled:
-            return
+        params = self.keeping.parameters()
+        if self._scale is not None and any(p.grad is not None for p in params):
+            if self._scale == scale:
+                return
+            self._is_skipped |= self.end_backward(self._scale)
+        self._scale = None
+        self._aside = {p: p.grad for p in params if p.grad is not None}
+        for param in self._aside:
+            param.grad = None
+
+    def abandon(self) -> None:
+        """The backward pass has failed: what it has added is dropped."""
         for param in self.keeping.parameters():
-            if param.grad is not None:
-                self._aside[param], param.grad = param.grad, None
+            param.grad = self._aside.pop(param, None)
+        self.keeping.attach()
+        self._scale = None
+
+    @torch.no_grad()
+    def end_with_scale(self, scale: float) -> None:
+        """Leave the scale in: true gradients that were laid aside take it on too."""
+        self._scale = scale
+        for param, earlier in self._aside.items():
+            wide = earlier * scale
+            self.keeping.set_gradient(param, wide if param.grad is None else _wide(param.grad) + wide)
+        self._aside = {}
+        self.keeping.attach()
 
     @torch.no_grad()
     def end_backward(self, scale: float) -> bool:
@@ -55,19 +74,17 @@ class Prepared:
         Returns:
             Whether one of them is not finite.
         """
-        self.is_scaled, has_overflowed = False, False
-        for param in self.keeping.parameters():
-            earlier = self._aside.pop(param, None)
-            if param.grad is None:
-                if earlier is not None:
-                    param.grad = earlier
-                continue
-            wide, is_finite = _unscaled(param.grad, scale)
-            has_overflowed |= not is_finite
+        self._scale = None
+        new = {p: _wide(p.grad) for p in self.keeping.parameters() if p.grad is not None}
+        one = torch.ones(())
+        found = unscale(new.values(), one / scale, torch.zeros(()), checks_result=scale < 1)
+        for param in {**new, **self._aside}:
+            parts = [t for t in (new.get(param), self._aside.get(param)) if t is not None]
             param.grad = None
-            self.keeping.set_gradient(param, wide if earlier is None else wide + earlier)
+            self.keeping.set_gradient(param, parts[0] if len(parts) == 1 else parts[0] + parts[1])
+        self._aside = {}
         self.keeping.attach()
-        return has_overflowed
+        return any(bool(flag) for flag in found.values())
 
     def skip_next_step(self) -> None:
         """The next step has gradients that are not finite."""
@@ -79,7 +96,7 @@ class Prepared:
                 f"{type(optimizer).__name__}.step got a closure, which evaluates the loss several times in one step, "
                 "each at a scale of its own: expected none; use an optimizer whose step needs none, or enabled=False"
             )
-        if self.is_scaled:
+        if self._scale is not None:
             raise RuntimeError(
                 f"{type(optimizer).__name__}.step: the gradients still carry the loss scale, the last scale_loss had "
                 "delay_unscale=True: expected False for the last backward pass before a step"
@@ -116,14 +133,6 @@ def prepared(optimizer: Any) -> Prepared:
     return found
 
 
-def _unscaled(gradient: Tensor, scale: float) -> tuple[Tensor, bool]:
-    """A gradient without its scale, in fp32 or wider, and whether it is finite both with and without."""
-    wide = gradient.float() if gradient.dtype in (torch.float16, torch.bfloat16) else gradient
-    if wide.is_sparse:
-        wide = wide.coalesce()  # an index that occurs twice is one element
-    values = wide._values() if wide.is_sparse else wide
-    found, factor = values.new_zeros((), dtype=torch.float32), values.new_ones((), dtype=torch.float32)
-    torch._amp_foreach_non_finite_check_and_unscale_([values], found, factor / scale)
-    if scale < 1:
-        torch._amp_foreach_non_finite_check_and_unscale_([values], found, factor)
-    return wide, not bool(found)
+def _wide(gradient: Tensor) -> Tensor:
+    """A gradient in fp32 or wider."""
+    return coalesced(gradient.float() if gradient.dtype in (torch.float16, torch.bfloat16) else gradient)

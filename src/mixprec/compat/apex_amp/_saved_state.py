@@ -84,11 +84,18 @@ def _state(key: str, saved: Any) -> ScaleState:
 def _amp(what: str, optimizer: Optimizer | None) -> Amp:
     if optimizer is not None:
         return prepared(optimizer).amp
-    alive = [o for o in gc.get_objects() if issubclass(type(o), Optimizer)]
-    found = {id(p.amp): p.amp for p in (vars(o).get(ATTRIBUTE) for o in alive) if p is not None}
+    found = _alive()
+    if len(found) > 1:
+        gc.collect()  # optimizers that nobody holds any more may not have been freed yet
+        found = _alive()
     if len(found) == 1:
         return next(iter(found.values()))
     told = (
         f"optimizers of {len(found)} calls of initialize are" if found else "no optimizer that initialize returned is"
     )
     raise RuntimeError(f"{what}: {told} alive: expected those of one call; say which, {what}(..., optimizer=optimizer)")
+
+
+def _alive() -> dict[int, Amp]:
+    optimizers = [o for o in gc.get_objects() if issubclass(type(o), Optimizer)]
+    return {id(p.amp): p.amp for p in (vars(o).get(ATTRIBUTE) for o in optimizers) if p is not None}

@@ -65,11 +65,16 @@ def scale_loss(
     scaled.settle()
     scale = scaled.state.scale
     for one in ready:
-        one.begin_backward()
-    yield loss.float() * scale
+        one.begin_backward(scale)
+    try:
+        yield loss.float() * scale
+    except BaseException:
+        for one in ready:
+            one.abandon()
+        raise
     if delay_unscale:
         for one in ready:
-            one.is_scaled = True
+            one.end_with_scale(scale)
         return
     found = [one for one in ready if one.end_backward(scale)]
     scaled.note(bool(found))

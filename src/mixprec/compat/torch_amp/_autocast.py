@@ -99,6 +99,14 @@ class autocast:
 
         return cast("_Function", decorated)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is open: a copy is in no region."""
+        return {name: value for name, value in vars(self).items() if name != "_own"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._own = _OpenOnThread()
+
     def _own_mode(self) -> FunctionMode | None:
         if not self._enabled or is_ruled():
             return None

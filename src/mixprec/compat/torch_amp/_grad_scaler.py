@@ -20,8 +20,8 @@ from torch.optim import Optimizer
 
 from ...loss_scaling import ScaleEvent, ScaleState, after_step
 from ...specs import LossScale
+from .._unscaling import coalesced, unscale
 from ._device_here import device_here, tell_device
-from ._unscaling import unscale
 
 _LOG = logging.getLogger("mixprec")
 _KEPT_EVENTS = 1000
@@ -204,8 +204,9 @@ class GradScaler(torch.amp.GradScaler):
     def _unscale_grads_(
         self, optimizer: Optimizer, inv_scale: Tensor, found_inf: Tensor, allow_fp16: bool
     ) -> dict[torch.device, Tensor]:
-        below_one = self._is_below_one
-        return unscale(optimizer, inv_scale, found_inf, allow_fp16=allow_fp16, checks_result=below_one)
+        gradients = [_checked_gradient(p, allow_fp16) for g in optimizer.param_groups for p in g["params"]]
+        there = [gradient for gradient in gradients if gradient is not None]
+        return unscale(there, inv_scale, found_inf, checks_result=self._is_below_one)
 
     def _is_ready(self, optimizer: Optimizer) -> bool:
         state = self._per_optimizer_states.get(id(optimizer))
@@ -222,6 +223,21 @@ class GradScaler(torch.amp.GradScaler):
         for event in events:
             self._events.append(event)
             _LOG.warning("GradScaler: %s", event.message)
+
+
+def _checked_gradient(param: Tensor, allow_fp16: bool) -> Tensor | None:
+    if param.grad is None:
+        return None
+    if param.grad.dtype == torch.float16 and not allow_fp16:
+        raise ValueError(
+            f"Attempting to unscale FP16 gradients (of a parameter of shape {list(param.shape)}): what the scale has "
+            "kept would be lost as it is taken out. Expected fp32 parameters, which the region casts itself: leave out "
+            "model.half(); for 16-bit weights with fp32 masters take mixprec.prepare, or mixprec.compat.apex_amp with "
+            "opt_level='O2'"
+        )
+    if param.grad.is_sparse:
+        param.grad = coalesced(param.grad)
+    return param.grad
 
 
 def _rule(scale: float, growth: float, backoff: float, interval: int) -> LossScale:
