@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from torch.optim import Optimizer
@@ -63,7 +62,6 @@ def load_state_dict(state_dict: Mapping[str, Any], optimizer: Optimizer | None =
     states = [_state(key, state_dict[key]) for key in expected]
     for loss, state in zip(losses, states, strict=True):
         loss.state = state
-        loss.rule = replace(loss.rule, initial=state.scale, minimum=min(loss.rule.minimum, state.scale))
 
 
 def _state(key: str, saved: Any) -> ScaleState:

@@ -158,9 +158,10 @@ class GradScaler(torch.amp.GradScaler):
                     "No inf checks were recorded prior to update: expected scaler.step(optimizer) or "
                     "scaler.unscale_(optimizer) for an optimizer with gradients since the last update"
                 )
-            before = replace(self._last, scale=scale.item(), good_steps=int(tracker.item()))
+            told = torch.stack([t.reshape(()).to(scale.device, scale.dtype) for t in (scale, tracker, *found)]).tolist()
+            before = replace(self._last, scale=told[0], good_steps=int(told[1]))  # one transfer told all of it
             rule = _rule(before.scale, self._growth_factor, self._backoff_factor, self._growth_interval)
-            self._last, events = after_step(rule, before, not any(f.item() for f in found))
+            self._last, events = after_step(rule, before, not any(told[2:]))
             self._set(self._last.scale, self._last.good_steps)
             self._tell(events)
         self._per_optimizer_states = defaultdict(_refresh_per_optimizer_state)
