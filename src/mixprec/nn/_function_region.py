@@ -58,7 +58,7 @@ class FunctionMode(TorchFunctionMode):
     def _begin(self, dtype: torch.dtype) -> ConversionState:
         native = _natively(self._device, dtype)
         state = ConversionState(
-            compute_dtype=dtype, device_type=self._device.type, native_compute=native, weights=NoCodes()
+            compute_dtype=dtype, device_type=self._device.type, native_compute=native, weights=NoCodes(), is_twice=True
         )
         self._states[dtype] = state
         return state

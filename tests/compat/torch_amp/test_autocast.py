@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
 import mixprec
@@ -364,10 +365,58 @@ def test_what_is_no_region_is_refused() -> None:
         autocast("cpu")(3)  # pyright: ignore[reportArgumentType]
 
 
-def test_second_derivatives_belong_outside() -> None:
-    layer, x = nn.Linear(3, 1), torch.randn(2, 3, requires_grad=True)
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(16, 48), nn.Linear(16, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).view(2, 5, 3, 4, 4).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(2, 5, 16)
+        return self.out(torch.tanh(y @ y.mT) @ y)
+
+
+TWICE: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "linear": (lambda: nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 32), nn.Softplus()), (8, 16)),
+    "convolution": (
+        lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.Tanh(), nn.ConvTranspose2d(8, 4, 4, 2, 1), nn.Tanh()),
+        (2, 3, 8, 8),
+    ),
+    "attention": (Attention, (2, 5, 16)),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values())
+@pytest.mark.parametrize("kind", TWICE)
+def test_a_gradient_penalty(kind: str, dtype: torch.dtype) -> None:
+    make, shape = TWICE[kind]
+    torch.manual_seed(0)
+    model, x = make(), torch.randn(*shape, requires_grad=True)
+    tolerance = 6 * torch.finfo(dtype).eps
+
+    def run(enabled: bool) -> tuple[Tensor, list[Tensor]]:
+        model.zero_grad()
+        with autocast("cpu", dtype, enabled=enabled), sdpa_kernel(SDPBackend.MATH):
+            y = model(x).float().sum()
+        (once,) = torch.autograd.grad(y, x, retain_graph=True)
+        (gradient,) = torch.autograd.grad(y, x, create_graph=True)
+        assert (gradient - once).norm() <= tolerance * once.norm()
+        penalty = (gradient.norm(dim=-1) - 1).square().mean()
+        penalty.backward()
+        return penalty.detach(), [p.grad for p in model.parameters() if p.grad is not None]
+
+    (penalty, found), (wanted_penalty, wanted) = run(True), run(False)
+    assert len(found) == len(wanted) > 0
+    torch.testing.assert_close(penalty, wanted_penalty, atol=0, rtol=tolerance)
+    for got, right in zip(found, wanted, strict=True):
+        assert (got - right).norm() <= tolerance * right.norm()
+
+
+def test_a_converted_model_in_a_region_has_no_second_derivative() -> None:
+    model, x = nn.Linear(3, 1), torch.randn(2, 3, requires_grad=True)
+    mixprec.convert(model, "bf16")
     with autocast("cpu", torch.bfloat16):
-        y = layer(x).sum()
+        y = model(x).sum()
     (gradient,) = torch.autograd.grad(y, x, create_graph=True)
     with pytest.raises(RuntimeError, match="second derivative"):
         gradient.square().sum().backward()

@@ -47,7 +47,8 @@ def scale_loss(
         >>> import torch
         >>> from mixprec.compat import apex_amp as amp
         >>> model = torch.nn.Linear(2, 1, bias=False)
-        >>> model, optimizer = amp.initialize(model, torch.optim.SGD(model.parameters(), lr=0.5), opt_level="O1")
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+        >>> model, optimizer = amp.initialize(model, optimizer, opt_level="O1", loss_scale=128.0)
         >>> with amp.scale_loss(model(torch.ones(1, 2)).sum(), optimizer) as scaled_loss:
         ...     scaled_loss.backward()
         >>> model.weight.grad
