@@ -409,7 +409,7 @@ def test_a_gradient_penalty(kind: str, dtype: torch.dtype) -> None:
     assert len(found) == len(wanted) > 0
     torch.testing.assert_close(penalty, wanted_penalty, atol=0, rtol=tolerance)
     for got, right in zip(found, wanted, strict=True):
-        assert (got - right).norm() <= tolerance * right.norm()
+        assert (got - right).norm() <= 2 * tolerance * right.norm()
 
 
 def test_a_converted_model_in_a_region_has_no_second_derivative() -> None:
