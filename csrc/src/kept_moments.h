@@ -4,16 +4,26 @@
 #include "half_floats.h"
 #include "kept_weights.h"
 #include "level.h"
+#include "moment_codes.h"
 
 namespace {
 
-using mixprec::MomentKind;
-using mixprec::StoredMoment;
+MIXPREC_INLINE bool in_codes(const StoredMoment& stored) {
+  return stored.layout.kind == MomentKind::e4m3 || stored.layout.kind == MomentKind::dynamic;
+}
+
+MIXPREC_INLINE std::int64_t moment_size(MomentKind kind) {
+  return kind == MomentKind::fp32 ? 4 : kind == MomentKind::bf16 ? 2 : 1;
+}
 
 // Elements [start, start + n) in fp32: where they lie, if memory holds them, or in the buffer.
 MIXPREC_INLINE float* open_moment(const StoredMoment& stored, std::int64_t start, std::int64_t n,
                                   float* MIXPREC_RESTRICT buffer) {
   if (stored.layout.kind == MomentKind::fp32) return elements<float>(stored.values, start);
+  if (in_codes(stored)) {
+    load_codes(stored, start, n, buffer);
+    return buffer;
+  }
   const auto* MIXPREC_RESTRICT values = elements<std::uint16_t>(stored.values, start);
   for (std::int64_t i = 0; i < n; ++i) buffer[i] = widen_bf16(values[i]);
   return buffer;
@@ -21,6 +31,7 @@ MIXPREC_INLINE float* open_moment(const StoredMoment& stored, std::int64_t start
 
 MIXPREC_INLINE void close_moment(const StoredMoment& stored, std::int64_t start, std::int64_t n, const float* values) {
   if (stored.layout.kind == MomentKind::fp32) return;
+  if (in_codes(stored)) return store_codes(stored, start, n, values);
   round_halves(values, n, Dtype::bf16, elements<std::uint16_t>(stored.values, start));
 }
 

@@ -4,15 +4,12 @@
 #include "half_floats.h"
 #include "level.h"
 #include "philox.h"
-#include "rounding.h"
 
 namespace {
 
 using mixprec::StoredWeight;
 using mixprec::WeightKind;
 using mixprec::kStepPiece;
-
-constexpr Grid kBf16Grid{7, -126, 127, 0x1.fep127f, __builtin_inff(), true, 16, true, false, 0x7fc0u, 0x7f80u, nullptr};
 
 // What one thread needs to keep weights.
 struct WeightScratch {
@@ -79,10 +76,11 @@ MIXPREC_INLINE void compensate(const float* MIXPREC_RESTRICT values, std::int64_
 MIXPREC_INLINE void round_at_random(const float* MIXPREC_RESTRICT values, std::int64_t n,
                                     const std::uint32_t* MIXPREC_RESTRICT words,
                                     std::uint16_t* MIXPREC_RESTRICT weight) {
-  const IntegerRounder<Rounding::stochastic> rounder(kBf16Grid);
   for (std::int64_t i = 0; i < n; ++i) {
-    const std::uint32_t bits = to_bits(rounder(values[i], words[i]));
-    weight[i] = static_cast<std::uint16_t>((bits & kMagnitude) > kInfinity ? kBf16Nan : bits >> 16);
+    const std::uint32_t bits = to_bits(values[i]);
+    // The upper half of the word lies below the lower half of the bits: a carry out of it.
+    const std::uint32_t rounded = bits + (0xffffu - (words[i] >> 16));
+    weight[i] = static_cast<std::uint16_t>((bits & kMagnitude) > kInfinity ? kBf16Nan : rounded >> 16);
   }
 }
 

@@ -50,6 +50,21 @@ MIXPREC_INLINE LaneFloats limited(LaneFloats value, LaneFloats limit) { return _
 MIXPREC_INLINE LaneBits larger_unsigned(LaneBits a, LaneBits b) {
   return (LaneBits)_mm512_max_epu32((__m512i)a, (__m512i)b);
 }
+MIXPREC_INLINE LaneBits smaller_unsigned(LaneBits a, LaneBits b) {
+  return (LaneBits)_mm512_min_epu32((__m512i)a, (__m512i)b);
+}
+
+MIXPREC_INLINE LaneFloats root(LaneFloats v) { return _mm512_sqrt_ps(v); }
+
+MIXPREC_INLINE LaneBits load_bytes(const std::uint8_t* x) {
+  return (LaneBits)_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x)));
+}
+MIXPREC_INLINE LaneFloats gathered(const float* table, LaneBits places) {
+  return _mm512_i32gather_ps((__m512i)places, table, 4);
+}
+MIXPREC_INLINE LaneBits gathered(const std::uint32_t* table, LaneBits places) {
+  return (LaneBits)_mm512_i32gather_epi32((__m512i)places, table, 4);
+}
 
 MIXPREC_INLINE LaneFloats add_toward_zero(LaneFloats a, LaneFloats c) {
   return _mm512_add_round_ps(a, c, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
@@ -77,6 +92,22 @@ MIXPREC_INLINE LaneFloats limited(LaneFloats value, LaneFloats limit) { return _
 
 MIXPREC_INLINE LaneBits larger_unsigned(LaneBits a, LaneBits b) {
   return (LaneBits)_mm256_max_epu32((__m256i)a, (__m256i)b);
+}
+
+MIXPREC_INLINE LaneBits smaller_unsigned(LaneBits a, LaneBits b) {
+  return (LaneBits)_mm256_min_epu32((__m256i)a, (__m256i)b);
+}
+
+MIXPREC_INLINE LaneFloats root(LaneFloats v) { return _mm256_sqrt_ps(v); }
+
+MIXPREC_INLINE LaneBits load_bytes(const std::uint8_t* x) {
+  return (LaneBits)_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(x)));
+}
+MIXPREC_INLINE LaneFloats gathered(const float* table, LaneBits places) {
+  return _mm256_i32gather_ps(table, (__m256i)places, 4);
+}
+MIXPREC_INLINE LaneBits gathered(const std::uint32_t* table, LaneBits places) {
+  return (LaneBits)_mm256_i32gather_epi32(reinterpret_cast<const int*>(table), (__m256i)places, 4);
 }
 
 // For a and c of which c is the larger: one unit in the last place less where the nearest sum is too large.

@@ -142,8 +142,9 @@ constexpr int kMaxTransform = 128;
 
 // Elements of a gradient whose squares are summed first.
 constexpr std::int64_t kChunk = 1024;
-// Elements of a parameter that are updated at once; whole blocks of 8-bit moments.
-constexpr std::int64_t kStepPiece = 1024;
+// Elements of a parameter that are updated at once: whole blocks of 8-bit moments, and few, so that memory and arithmetic
+// are both at work all the time.
+constexpr std::int64_t kStepPiece = 256;
 
 // A step over slots whose pieces lie in a row: those of slot s are [first_piece[s], first_piece[s + 1]).
 struct StepTask {

@@ -13,6 +13,8 @@ namespace {
 using mixprec::Dtype;
 using mixprec::Matrix;
 
+constexpr std::int64_t kCacheLine = 64;  // bytes
+
 MIXPREC_INLINE float widen_bf16(std::uint16_t bits) { return from_bits(static_cast<std::uint32_t>(bits) << 16); }
 
 MIXPREC_INLINE float widen_f16(std::uint16_t bits) {

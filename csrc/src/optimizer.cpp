@@ -13,7 +13,8 @@ namespace mixprec {
 
 namespace {
 
-constexpr std::int64_t kPiecesPerThread = 16;  // below which a second thread costs more than it gives
+// Below which a second thread costs more than it gives.
+constexpr std::int64_t kElementsPerThread = 16384;
 
 // Where each of several arrays begins in a row of pieces, and the row's end.
 template <class Extent>
@@ -38,7 +39,7 @@ double sum_by_halving(double* sums, std::int64_t n) {
 
 template <class Body>
 void parallel_pieces(std::int64_t n, const Run& run, const Body& body) {
-  parallel_parts(ceil_div(n, kStepPiece), kPiecesPerThread, run.threads,
+  parallel_parts(ceil_div(n, kStepPiece), kElementsPerThread / kStepPiece, run.threads,
                  [&](std::int64_t, std::int64_t begin, std::int64_t end) { body(begin, end); });
 }
 
@@ -53,7 +54,8 @@ void gradient_squares(const Gradient* gradients, std::int64_t count, double* sum
   const LevelKernels& kernels = kernels_for(run.level);
   const auto first = first_pieces(count, kChunk, [&](std::int64_t i) { return gradients[i].n; });
   std::vector<double> chunks(static_cast<std::size_t>(first.back()));
-  parallel_parts(first.back(), kPiecesPerThread, run.threads, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
+  parallel_parts(first.back(), kElementsPerThread / kChunk, run.threads,
+                 [&](std::int64_t, std::int64_t begin, std::int64_t end) {
     auto i = std::upper_bound(first.begin(), first.end(), begin) - first.begin() - 1;
     for (; begin < end; ++i) {
       const std::int64_t start = first[static_cast<std::size_t>(i)];
@@ -72,7 +74,7 @@ void optimizer_step(const Slot* slots, std::int64_t count, const Rule& rule, con
   const LevelKernels& kernels = kernels_for(run.level);
   const auto first = first_pieces(count, kStepPiece, [&](std::int64_t i) { return slots[i].gradient.n; });
   const StepTask task{slots, first.data(), rule, moment_count(rule)};
-  parallel_parts(first.back(), kPiecesPerThread, run.threads,
+  parallel_parts(first.back(), kElementsPerThread / kStepPiece, run.threads,
                  [&](std::int64_t, std::int64_t begin, std::int64_t end) { kernels.step_pieces(task, begin, end); });
 }
 

@@ -11,8 +11,6 @@ using mixprec::Rect;
 using mixprec::Source;
 using mixprec::TransformTask;
 
-constexpr std::int64_t kCacheLine = 64;  // bytes
-
 MIXPREC_INLINE bool is_prepared(const Source& source) {
   return source.transform == 0 && source.x.dtype == Dtype::f32;
 }

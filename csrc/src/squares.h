@@ -36,8 +36,12 @@ MIXPREC_INLINE double chunk_squares(const float* MIXPREC_RESTRICT x) {
 void square_chunks(const Gradient& gradient, std::int64_t begin, std::int64_t end, double* sums) {
   alignas(64) float buffer[kChunk];
   const Matrix x{gradient.data, gradient.dtype, 1, gradient.n};
+  const std::int64_t size = dtype_size(gradient.dtype);
+  const char* after = static_cast<const char*>(gradient.data) + (begin + 1) * kChunk * size;
   for (std::int64_t chunk = begin; chunk < end; ++chunk) {
     const std::int64_t start = chunk * kChunk, n = smaller(kChunk, gradient.n - start);
+    for (std::int64_t i = 0; i < kChunk * size; i += kCacheLine) __builtin_prefetch(after + i);
+    after += kChunk * size;
     const float* values = load(x, start, n, buffer);
     if (n < kChunk) {
       if (values != buffer) std::memcpy(buffer, values, static_cast<std::size_t>(n) * sizeof *buffer);

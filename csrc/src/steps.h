@@ -21,6 +21,38 @@ struct StepScratch {
   WeightScratch keeping;
 };
 
+// How far ahead memory is asked for what a piece reads: some of it then comes while random words are drawn.
+constexpr std::int64_t kAhead = 2 * kStepPiece;
+
+// What a slot's update reads: addresses and bytes per element.
+class Streams {
+ public:
+  Streams(const Slot& slot, int moments) {
+    add(slot.gradient.data, dtype_size(slot.gradient.dtype));
+    if (slot.weight.kind != WeightKind::master) add(slot.weight.weight, dtype_size(slot.weight.dtype));
+    if (slot.weight.extra) add(slot.weight.extra, slot.weight.kind == WeightKind::master ? 4 : 2);
+    for (int i = 0; i < moments; ++i) add(slot.moments[i].values, moment_size(slot.moments[i].layout.kind));
+  }
+
+  // Asks memory for elements [start, start + n).
+  MIXPREC_MEMBER void fetch(std::int64_t start, std::int64_t n) const {
+    for (int s = 0; s < count_; ++s) {
+      const char* from = data_[s] + start * size_[s];
+      for (std::int64_t i = 0; i < n * size_[s]; i += kCacheLine) __builtin_prefetch(from + i);
+    }
+  }
+
+ private:
+  MIXPREC_MEMBER void add(const void* data, std::int64_t size) {
+    data_[count_] = static_cast<const char*>(data);
+    size_[count_++] = size;
+  }
+
+  const char* data_[5];
+  std::int64_t size_[5];
+  int count_ = 0;
+};
+
 MIXPREC_INLINE void step_piece(const Slot& slot, const StepTask& task, std::int64_t start, std::int64_t n,
                                Philox& philox, StepScratch& scratch) {
   const Matrix gradient{slot.gradient.data, slot.gradient.dtype, 1, slot.gradient.n};
@@ -47,9 +79,11 @@ void step_pieces(const StepTask& task, std::int64_t begin, std::int64_t end) {
   for (; begin < end; ++s) {
     const Slot& slot = task.slots[s];
     Philox philox(slot.random);
+    const Streams streams(slot, task.moments);
     const std::int64_t last = smaller(end, task.first_piece[s + 1]);
     for (; begin < last; ++begin) {
       const std::int64_t start = (begin - task.first_piece[s]) * kStepPiece;
+      streams.fetch(start + kAhead, kStepPiece);
       step_piece(slot, task, start, smaller(kStepPiece, slot.gradient.n - start), philox, scratch);
     }
   }

@@ -1,4 +1,4 @@
-"""A schedule that follows ``result.applied`` counts only applied steps."""
+"""A schedule that the session drives, or that follows ``result.applied``, counts only applied steps."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import mixprec.optim
 from mixprec.specs import LossScale
 from mixprec.training import Session, StepResult, prepare
 
@@ -47,6 +48,32 @@ def test_the_schedule_counts_applied_steps(recipe: str) -> None:
     assert model.p.item() == 1.0 - 1.0 - 0.5 - 0.25
 
 
+@pytest.mark.parametrize("recipe", ["fp32", "bf16", "fp16", "bf16-split"])
+@pytest.mark.parametrize("kind", [torch.optim.SGD, mixprec.optim.SGD])
+def test_a_schedule_that_the_session_drives(recipe: str, kind: type[torch.optim.Optimizer]) -> None:
+    model = One()
+    optimizer = kind(model.parameters(), lr=1.0)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.5)
+    session = prepare(model, optimizer, recipe, loss_scale=SCALE, schedule=schedule)
+    results = iterate(session, 5)
+    assert [r.applied for r in results] == [True, False, False, True, True]
+    assert optimizer.param_groups[0]["lr"] == 0.125
+    assert [r.loss_scale for r in results] == [4.0, 2.0, 1.0, 1.0, 1.0]
+    assert model.p.item() == 1.0 - 1.0 - 0.5 - 0.25
+
+
+@pytest.mark.parametrize("driven", [True, False])
+def test_a_first_step_that_is_skipped_moves_no_schedule_and_warns_of_nothing(driven: bool) -> None:
+    model = One()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.5)
+    session = prepare(model, optimizer, "fp16", loss_scale=SCALE, schedule=schedule if driven else None)
+    for factor in (float("nan"), float("inf"), 1.0):
+        if session.step(model() * factor).applied and not driven:
+            schedule.step()
+    assert optimizer.param_groups[0]["lr"] == 0.5
+
+
 def test_a_first_step_that_is_skipped_gives_no_warning_either() -> None:
     model = One()
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
@@ -58,10 +85,11 @@ def test_a_first_step_that_is_skipped_gives_no_warning_either() -> None:
     assert optimizer.param_groups[0]["lr"] == 0.5
 
 
-@pytest.mark.parametrize("options", [{"fused": True}, {"fused": False}, {"foreach": True}])
+@pytest.mark.parametrize("options", [{"fused": True}, {"fused": False}, {"foreach": True}, {"mixprec": True}])
 def test_the_optimizers_own_counter_counts_applied_steps(options: dict[str, bool]) -> None:
     model = One()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.0, **options)
+    kind = mixprec.optim.AdamW if options.pop("mixprec", False) else torch.optim.AdamW
+    optimizer = kind(model.parameters(), lr=0.1, weight_decay=0.0, **options)
     results = iterate(prepare(model, optimizer, "fp32", loss_scale=SCALE), 4)
     assert [r.applied for r in results] == [True, False, False, True]
     assert optimizer.state[model.p]["step"] == 2

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mixprec.compare import Comparison, compare, recorded_recipes
+from mixprec.compare import Comparison, _trial, compare, recorded_recipes
 from mixprec.records import (
     ComparisonRecord,
     CoverageRecord,
@@ -24,6 +24,7 @@ from mixprec.records import (
     read_records,
 )
 from mixprec.specs import Phase, recipe
+from mixprec.training import _memory_meter
 from tests.compare.fits import comparison, fit, loss, source
 
 
@@ -183,6 +184,25 @@ def test_memory_is_that_of_the_step(tmp_path: Path):
     assert memory.saved_activation_bytes >= batch + 2 * hidden
     assert parameters + memory.saved_activation_bytes < memory.peak_bytes < parameters + 100_000
     assert memory.rss_bytes > memory.peak_bytes
+    assert memory.parameters == parameters // 4
+    assert memory.bytes_by_kind is not None
+    assert memory.saved_by_site is not None
+    assert memory.bytes_by_kind["weights"] == memory.bytes_by_kind["gradients"] == parameters
+    assert sum(memory.saved_by_site.values()) == memory.saved_activation_bytes
+    # The relu's result, which the last layer reads, is its own; the batch is that of the first.
+    assert memory.saved_by_site["hidden"] == batch
+
+
+def test_an_older_torch_tells_saved_activations_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    compare(comparison("fp32"), tmp_path / "now")
+    for module in (_trial, _memory_meter):
+        monkeypatch.setattr(module, "can_look_into_graphs", lambda: False)
+    compare(comparison("fp32"), tmp_path / "older")
+    (now,), (older,) = (of(read(tmp_path / name), MemoryRecord) for name in ("now", "older"))
+    assert older.saved_activation_bytes == now.saved_activation_bytes
+    assert older.saved_by_site is None
+    assert older.bytes_by_kind is not None
+    assert "saved activations" not in older.bytes_by_kind
 
 
 def test_interrupted_runs_are_kept_and_resumed(tmp_path: Path):

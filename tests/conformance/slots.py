@@ -75,7 +75,7 @@ def kept_moment(moment: tuple[str, int, bool], value: Tensor, is_signed: bool) -
     if kind in ("e4m3", "dynamic"):
         blocks = -(-value.numel() // block)
         values, scales = torch.zeros(value.numel(), dtype=torch.uint8), torch.zeros(blocks)
-        powers = torch.zeros(blocks, dtype=torch.uint8) if expand else None
+        powers = torch.zeros(blocks, dtype=torch.uint8) if kind == "e4m3" else None
     stored = StoredMoment(kind, values, scales, powers, block, expand, is_signed)  # type: ignore[arg-type]
     get_backend("reference").store_moment(stored, value)  # type: ignore[attr-defined]
     return stored

@@ -16,6 +16,12 @@ from tests.architecture import tree
 PAGE = tree.ROOT / "docs" / "recipes.md"
 BEGIN, END = "<!-- begin: python -m tests.docs.write_recipes -->", "<!-- end -->"
 WIDTH = 120
+KEPT = {
+    "true": "16-bit weights without a master",
+    "stochastic": "bf16 weights, rounded stochastically",
+    "kahan": "bf16 weights with a compensation",
+    "split": "bf16 weights with the 16 bits that they lack",
+}
 
 
 def listed() -> str:
@@ -36,7 +42,7 @@ def kept(made: Recipe) -> list[str]:
     """What is not the default: compute dtype, loss scale, weights."""
     facts = [f"compute dtype `{made.compute_dtype}`"] if made.compute_dtype != "fp32" else []
     facts += [f"loss scale {made.loss_scale.kind}"] if made.loss_scale.kind != "none" else []
-    facts += ["16-bit weights without a master"] if made.weights == "true" else []
+    facts += [KEPT[made.weights]] if made.weights in KEPT else []
     return [f"- Settings: {', '.join(facts)}."] if facts else []
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from mixprec.records import MemoryRecord
 from mixprec.report import write_report
 from tests.end_to_end.chromium import executable, open_page
-from tests.report.run_folder import PROFILES, write_run_folder
+from tests.report.run_folder import PROFILES, comparison, write_run_folder
 
 pytestmark = pytest.mark.skipif(executable() is None, reason="Chromium is not installed: apt-get install chromium")
 
@@ -57,6 +58,45 @@ def test_evaluations_and_skipped_steps_are_marked(opened):
     for uid, points in (("recipe0-evaluation", 4), ("recipe3-skipped", 2)):
         group = opened.dom.partition(f"trace{uid}")[2].partition('<g class="trace')[0]
         assert group.count('<path class="point"') == points
+
+
+def bars(dom: str) -> list[list[tuple[float, float, float]]]:
+    """For each kind of memory the left end, the right end and the top of each recipe's piece [pixels]."""
+    chart = dom.partition('id="chart-memory"')[2].partition("</table>")[0]
+    piece = r'<g class="point"><path d="M([\d.]+),([\d.]+)V[\d.]+H([\d.]+)V'
+    return [
+        [(float(x), float(end), float(y)) for x, y, end in re.findall(piece, trace)]
+        for trace in chart.split('<g class="trace bars"')[1:]
+    ]
+
+
+def test_memory_is_stacked_by_kind(opened):
+    record = next(record for record in comparison(seeds=1) if isinstance(record, MemoryRecord))
+    assert record.bytes_by_kind is not None
+    weights, moments, gradients, saved, buffers, other = bars(opened.dom)
+    assert len(weights) == len(PROFILES)
+    assert [top for *_, top in weights] == sorted(top for *_, top in weights), "the recipes are in their order"
+    pixels = weights[0][1] / record.bytes_by_kind["weights"]
+    stacked = (("weights", weights), ("moments", moments), ("gradients", gradients), ("saved activations", saved))
+    right = 0.0
+    for name, pieces in stacked:
+        left, end, _ = pieces[0]
+        assert left == pytest.approx(right, abs=0.1), f"{name} begins where the one before it ends"
+        assert (end - left) / pixels == pytest.approx(record.bytes_by_kind[name], rel=0.01)
+        right = end
+    assert len(buffers) == len(other) == len(PROFILES)
+
+
+def test_memory_is_told_without_seeing_and_reached_by_the_keyboard(opened):
+    chart = opened.dom.partition('id="chart-memory"')[2].partition(">")[0]
+    assert 'tabindex="0"' in chart
+    assert "nvfp4: 86.2 MB, weights 12 MB (4.00 per parameter), moments 24 MB" in chart
+    for recipe in PROFILES:
+        details = opened.dom.partition(f"<summary>Saved activations of {recipe} by module</summary>")[2]
+        rows = re.findall(r'<th scope="row">([^<]*)</th>', details.partition("</details>")[0])
+        assert rows[0] == "blocks.13.mlp.fc"
+        assert len(rows) == 11
+        assert rows[-1] == "5 other sites"
 
 
 def test_the_table_is_shown(opened):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from mixprec.nn import convert, is_without_session, resolve
-from mixprec.specs import LossScale, Phase, Recipe, Rule, recipe
+from mixprec.specs import LossScale, Moments, Phase, Recipe, Rule, recipe
 from mixprec.training import prepare
 
 
@@ -27,6 +27,11 @@ LATE = recipe("mxfp8", name="late", phases=(Phase(last=0.2),))
             recipe("fp16", loss_scale=LossScale(kind="static", initial=1024.0)),
             ["(static, 1024)", "multiply the loss by 1024 and divide the gradients by it"],
         ),
+        (
+            "bf16-kahan",
+            ["weights are not kept as recipe bf16-kahan asks (kahan)", "mixprec.optim with weights='kahan'"],
+        ),
+        (recipe("bf16", moments=Moments(kind="e4m3")), ["moments are not kept as recipe bf16 asks (e4m3)"]),
         (LATE, ["the phases of recipe late never begin", "conversion.apply_rules(recipe.at(step, total_steps))"]),
     ],
 )
@@ -44,6 +49,12 @@ def test_16_bit_parameters_without_a_master_are_told():
     assert "16-bit parameters (0.weight, ...) get no fp32 master" in note
     assert convert(mlp().bfloat16(), "bf16-true").notes == ()
     assert convert(mlp(), "bf16").notes == ()
+
+
+def test_16_bit_parameters_under_fp32_are_told():
+    (note, _) = convert(mlp().bfloat16(), "fp32").notes
+    assert "4 parameters have 16 bits (0.weight, ...): their layers do not run in fp32" in note
+    assert convert(mlp(), "fp32").notes == ()
 
 
 @pytest.mark.parametrize("wanted", ["fp32", "bf16", "bf16-true", "fp8", "mxfp8", "nvfp4"])

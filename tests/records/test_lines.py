@@ -11,6 +11,7 @@ from mixprec.records import (
     RECORD_TYPES,
     SCHEMA_VERSION,
     EvaluationRecord,
+    MemoryRecord,
     Record,
     RunEndRecord,
     StepRecord,
@@ -81,6 +82,25 @@ def test_nan_survives_as_standard_json(file: Path):
     (found,) = read_records(file)
     assert isinstance(found, StepRecord)
     assert math.isnan(found.loss)
+
+
+def test_memory_of_the_first_schema_is_read(file: Path):
+    line = {"schema": 1, "type": "memory", "recipe": "a", "seed": 0}
+    line |= {"saved_activation_bytes": 5, "peak_bytes": 7, "rss_bytes": 9}
+    file.write_text(json.dumps(line) + "\n")
+    (found,) = read_records(file)
+    assert found == MemoryRecord(recipe="a", seed=0, saved_activation_bytes=5, peak_bytes=7, rss_bytes=9)
+    assert isinstance(found, MemoryRecord)
+    assert (found.parameters, found.bytes_by_kind, found.saved_by_site) == (None, None, None)
+
+
+@pytest.mark.parametrize("kinds", [{"weights": 1.5}, {"weights": True}, ["weights"]])
+def test_bytes_by_kind_are_whole_numbers(file: Path, kinds: object):
+    line = {"schema": 2, "type": "memory", "recipe": "a", "seed": 0}
+    line |= {"saved_activation_bytes": 5, "peak_bytes": 7, "rss_bytes": 9, "bytes_by_kind": kinds}
+    file.write_text(json.dumps(line) + "\n")
+    with pytest.raises(ValueError, match="field 'bytes_by_kind'"):
+        read_records(file)
 
 
 @pytest.mark.parametrize("lost", [1, 2, 30])

@@ -103,12 +103,25 @@ def measurements(recipe: str, seed: int) -> Iterator[Record]:
         for i, (name, n) in enumerate(formats.items())
     )
     yield CoverageRecord(recipe=recipe, seed=seed, rows=rows, uncovered=("head (dgrad)",) if recipe == "nvfp4" else ())
+    saved = {f"blocks.{i}.mlp.fc": round(4_000_000 * share) + 1000 * i for i in range(14)} | {"<loss>": 1_300_000}
     yield MemoryRecord(
         recipe=recipe,
         seed=seed,
-        saved_activation_bytes=round(72_300_000 * share),
+        saved_activation_bytes=sum(saved.values()),
         peak_bytes=round(60_000_000 + 91_000_000 * share),
         rss_bytes=1_310_000_000,
+        parameters=3_000_000,
+        bytes_by_kind={
+            "weights": 12_000_000,
+            "masters": 0,
+            "moments": 24_000_000,
+            "counters": 400,
+            "gradients": 12_000_000,
+            "buffers": 65_536,
+            "cast workspaces": 0 if recipe == "fp32" else 2_000_000,
+            "saved activations": sum(saved.values()),
+        },
+        saved_by_site=saved,
     )
 
 

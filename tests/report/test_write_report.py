@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mixprec.records import CoverageRecord, CoverageRow, RunEndRecord, StepRecord, write_records
+from mixprec.records import CoverageRecord, CoverageRow, MemoryRecord, RunEndRecord, StepRecord, write_records
 from mixprec.report import write_report
 from tests.report.run_folder import PROFILES, comparison, write_run_folder
 
@@ -51,6 +51,31 @@ def test_kinds_of_curves_lie_above_one_another(page: str):
     assert [trace["name"] for trace in means] == list(PROFILES)
     assert [trace["meta"]["depth"] for trace in means] == [3, 2, 1, 0], "the first is the widest, the last on top"
     assert {trace["meta"]["depth"] for trace in chart(page)["gap"]["traces"]} == {0}
+
+
+def test_memory_by_kind_is_drawn_and_told(page: str):
+    memory = chart(page)["memory"]
+    assert [trace["name"] for trace in memory["traces"]] == [
+        "weights",
+        "moments",
+        "gradients",
+        "saved activations",
+        "buffers",
+        "other",
+    ], "kinds that no recipe has anything of (masters) are left out"
+    assert memory["traces"][0]["x"] == [12_000_000] * 4
+    assert memory["traces"][-1]["x"] == [400, 2_000_400, 2_000_400, 2_000_400], "counters and workspaces"
+    text = body(page)
+    assert '<td data-label="weights"><span>12\u00a0MB · 4.00</span></td>' in text
+    assert '<td data-label="parameters"><span>3,000,000</span></td>' in text
+
+
+def test_records_of_the_first_schema_have_no_memory_by_kind(tmp_path: Path):
+    records = [record for record in comparison(seeds=1, steps=8) if not isinstance(record, MemoryRecord)]
+    old = MemoryRecord(recipe="fp32", seed=0, saved_activation_bytes=1, peak_bytes=2, rss_bytes=3)
+    text = write_report(write_run_folder(tmp_path / "run", iter([*records, old]))).read_text(encoding="utf-8")
+    assert chart(text)["memory"] is None
+    assert "Where the memory goes" not in text
 
 
 def test_the_engines_on_the_page_are_explained(page: str, tmp_path: Path):

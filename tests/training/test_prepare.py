@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from mixprec.nn import conversion_of, convert
-from mixprec.specs import recipe
+from mixprec.specs import Moments, recipe
 from mixprec.training import prepare
 
 
@@ -79,10 +79,21 @@ def test_optimizers_that_do_not_fit_are_refused():
     empty.param_groups.clear()
     for optimizer, message in (
         (empty, "no parameters"),
-        (sgd(other), r"2 of the optimizer's 2 parameters are not the model's \(shapes \[1, 2\], \[1\]\)"),
+        (sgd(other), r"2 of 2 parameters of the optimizer are not the model's \(shapes \[1, 2\], \[1\]\)"),
         (torch.optim.LBFGS(model.parameters()), "LBFGS.step needs a closure"),
-        ({"a": sgd(model), "b": sgd(model)}, "got 2 optimizers"),
-        ([sgd(model)], "got 1 optimizers"),
+        (
+            {"a": sgd(model), "b": sgd(model)},
+            "weight is in optimizer 'a' and in optimizer 'b': each would update it; give it to one",
+        ),
+        ([], "got no optimizer"),
+        (
+            [torch.optim.SGD([model.weight]), torch.optim.LBFGS([model.bias])],
+            "optimizer 'optimizer1': LBFGS.step needs",
+        ),
+        (
+            [torch.optim.SGD([model.weight]), sgd(other)],
+            "2 of 2 parameters of optimizer 'optimizer1' are not the model's",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             prepare(model, optimizer, "bf16")
@@ -129,10 +140,33 @@ def test_an_unwritable_run_folder_fails_first_and_leaves_the_model_alone(tmp_pat
     prepare(model, optimizer, "bf16")
 
 
-def test_16_bit_weights_asked_for_and_not_given_are_told():
+@pytest.mark.parametrize("name", ["bf16-true", "bf16-sr", "bf16-kahan", "bf16-split"])
+def test_a_recipe_of_16_bit_weights_narrows_the_model_and_says_so(name):
     model = linear()
-    session = prepare(model, sgd(model), "bf16-true")
-    assert [e.name for e in session.events] == ["no 16-bit weights"]
+    before = model.weight.detach().clone()
+    session = prepare(model, sgd(model), name)
+    assert model.weight.dtype == model.bias.dtype == torch.bfloat16
+    (note,) = session.notes
+    assert note.startswith(f"2 fp32 parameters were brought to bf16, as recipe {name} keeps them")
+    session.restore()
+    assert model.weight.dtype == torch.float32
+    assert torch.allclose(model.weight, before, rtol=2**-8)
+    if name == "bf16-split":
+        assert torch.equal(model.weight, before)
+
+
+def test_a_refused_preparation_leaves_a_narrowed_model_as_it_was():
+    model = linear()
+    before = model.weight.detach().clone()
+    with pytest.raises(ValueError, match=r"moments of kind 'bf16' are kept by mixprec\.optim\.AdamW and"):
+        prepare(model, sgd(model), recipe("bf16-true", moments=Moments(kind="bf16")))
+    assert torch.equal(model.weight, before)
+    assert type(model) is nn.Linear
+
+
+def test_16_bit_weights_where_none_can_be_are_told():
+    model = nn.BatchNorm1d(2)
+    assert "none of the model's can be" in prepare(model, sgd(model), "bf16-true").notes[-1]
 
 
 def test_auto_says_why():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mixprec.records import Summary, summary_table
+from mixprec.records import Summary, memory_table, summary_table
 
 from ._print import print_table
 
@@ -24,7 +24,19 @@ def print_summary(summary: Summary) -> None:
         print(f"- {note}")
     for row in table.rows if _LISTS in table.headers else ():
         print(f"- {_LISTS} of {row[0]}: {row[table.headers.index(_LISTS)]}")
+    _print_memory(summary)
     for row in summary.rows:
         for run in row.runs:
             if run.reason and run.status != "done":
                 print(f"- {row.recipe}, seed {run.seed}: {run.status}, {run.reason.splitlines()[0]}")
+
+
+def _print_memory(summary: Summary) -> None:
+    """Bytes by kind, where they were measured."""
+    table = memory_table(summary)
+    if table is None:
+        return
+    header = [name if name in _WORDS else f">{name}" for name in table.headers]
+    print_table(header, table.rows, title="memory of a step", turn=True)
+    for note in table.notes:
+        print(f"- {note}")

@@ -1,16 +1,18 @@
-"""What a training step holds in memory: saved activations, the peak of live tensors, the process."""
+"""What a training step holds in memory beside what its session tells: the peak of live tensors, the process."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+
+from mixprec.monitor import StorageKey, storages_in
 
 
 @dataclass
@@ -22,8 +24,9 @@ class Measured:
 
 @contextmanager
 def saved_activations(model: nn.Module) -> Generator[Measured]:
-    """Count what autograd keeps of a forward pass for its backward.
+    """Count what autograd keeps of a forward pass for its backward, where there is no session to ask.
 
+    ``Session.memory`` tells more: by module, and what no hook sees.
     Storages are counted, each once whatever the number of views saved of it, and whole, for a saved view keeps its
     whole storage alive. Parameters and buffers are not counted; a batch that autograd keeps is.
 
@@ -34,20 +37,17 @@ def saved_activations(model: nn.Module) -> Generator[Measured]:
         >>> saved.bytes
         512
     """
-    own = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())}
-    kept: dict[int, int] = {}
+    own = storages_in([*model.parameters(), *model.buffers()])
+    kept: dict[StorageKey, int] = {}
     measured = Measured()
 
     def pack(tensor: Tensor) -> Tensor:
-        if tensor.layout is torch.strided:
-            storage = tensor.untyped_storage()
-            if storage.data_ptr() not in own:
-                kept[storage.data_ptr()] = storage.nbytes()
+        kept.update(storages_in(tensor))
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, _unchanged):
         yield measured
-    measured.bytes = sum(kept.values())
+    measured.bytes = sum(n for key, n in kept.items() if key not in own)
 
 
 def _unchanged(tensor: Tensor) -> Tensor:
@@ -96,33 +96,6 @@ def _highest(profiler: torch.profiler.profile) -> int:
         live += int(event.nbytes())  # pyright: ignore[reportAttributeAccessIssue]  # torch's stub leaves it out
         highest = max(highest, live)
     return highest
-
-
-def storage_bytes(values: object) -> int:
-    """Bytes of the distinct storages of all tensors in nested mappings, lists and tuples.
-
-    Example:
-        >>> x = torch.zeros(10)
-        >>> storage_bytes({"a": x, "b": [x[:2], torch.zeros(1)], "c": "text"})
-        44
-    """
-    storages = {
-        tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
-        for tensor in _tensors(values)
-        if tensor.layout is torch.strided
-    }
-    return sum(storages.values())
-
-
-def _tensors(values: object) -> Iterator[Tensor]:
-    if isinstance(values, Tensor):
-        yield values
-    elif isinstance(values, Mapping):
-        for value in values.values():
-            yield from _tensors(value)
-    elif isinstance(values, Iterable) and not isinstance(values, str | bytes):
-        for value in values:
-            yield from _tensors(value)
 
 
 def process_bytes() -> int:

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 import torch
 from torch import nn
 
+from mixprec.monitor import can_look_into_graphs
 from mixprec.records import (
     CoverageRecord,
     CoverageRow,
@@ -25,15 +26,13 @@ from mixprec.records import (
 from mixprec.specs import Recipe
 from mixprec.training import Event, StepResult, prepare
 
-from ._memory import Measured, peak_memory, process_bytes, saved_activations, storage_bytes
+from ._memory import Measured, peak_memory, process_bytes, saved_activations
 from ._workload import Workload
 
 Record = StepRecord | EvaluationRecord | EventRecord | CoverageRecord | MemoryRecord | RunEndRecord
 
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
-
-#: Steps during which memory is measured; they are among the first three, which no time ratio counts.
-SAVED_STEP, PEAK_STEP = 1, 2
+#: The step whose peak of memory is measured; the session measures the first. No time ratio counts the first three.
+PEAK_STEP = 2
 
 
 class Trial:
@@ -48,8 +47,6 @@ class Trial:
     def __init__(self, workload: Workload, recipe: Recipe, seed: int) -> None:
         self._workload, self._recipe, self._seed = workload, recipe, seed
         self._model = copy.deepcopy(workload.model).train()
-        if recipe.weights == "true":
-            _narrow_parameters(self._model, recipe.compute_dtype)
         self._optimizer = workload.optimizer(self._model.parameters())
         self._base_rates = [float(group["lr"]) for group in self._optimizer.param_groups]
         self._session = prepare(
@@ -93,11 +90,10 @@ class Trial:
         last = self._workload.steps - 1
         with ExitStack() as stack:
             if self.step == min(PEAK_STEP, last):
-                self._peak = stack.enter_context(peak_memory(self.device, self._resident_bytes))
-            hooks = self.step == min(SAVED_STEP, last)
+                self._peak = stack.enter_context(peak_memory(self.device, lambda: self._session.memory().held))
             self._synchronize()
             started = time.perf_counter()
-            loss, result = self._train_on(batch, hooks)
+            loss, result = self._train_on(batch)
             self._synchronize()
             seconds = time.perf_counter() - started
         yield self._step_record(loss, result, seconds, scale)
@@ -109,8 +105,8 @@ class Trial:
         if not math.isfinite(loss):
             yield self.end("diverged", f"the loss was {loss} at step {self.step}")
 
-    def _train_on(self, batch: object, hooks: bool) -> tuple[float, StepResult]:
-        if hooks:
+    def _train_on(self, batch: object) -> tuple[float, StepResult]:
+        if self.step == 0 and not can_look_into_graphs():
             with saved_activations(self._model) as self._saved:
                 loss = self._workload.loss(self._model, batch)
         else:
@@ -188,32 +184,18 @@ class Trial:
             ),
             uncovered=tuple(f"{row.site} ({row.gemm})" for row in audit.uncovered),
         )
+        memory = self._session.memory()
         yield MemoryRecord(
             recipe=self.recipe,
             seed=self.seed,
-            saved_activation_bytes=self._saved.bytes,
+            saved_activation_bytes=self._saved.bytes if memory.saved_bytes is None else memory.saved_bytes,
             peak_bytes=self._peak.bytes,
             rss_bytes=process_bytes(),
+            parameters=memory.parameters,
+            bytes_by_kind=memory.by_kind,
+            saved_by_site=memory.saved,
         )
-
-    def _resident_bytes(self) -> int:
-        """Weights, buffers and optimizer state, with masters where the session keeps them."""
-        state = [self._optimizer.state, self._session.state_dict()]
-        return storage_bytes([*self._model.parameters(), *self._model.buffers(), *state])
 
     def _synchronize(self) -> None:
         if self.device.type != "cpu":
             torch.accelerator.synchronize(self.device)
-
-
-def _narrow_parameters(model: nn.Module, dtype: str) -> None:
-    """Keep the weights themselves in 16 bits; buffers stay as they are.
-
-    Batch norms keep fp32 weights: torch wants those and the running statistics, which need fp32, in one dtype.
-    """
-    for module in model.modules():
-        if getattr(module, "running_mean", None) is not None:
-            continue
-        for parameter in module.parameters(recurse=False):
-            if parameter.is_floating_point():
-                parameter.data = parameter.data.to(DTYPES[dtype])

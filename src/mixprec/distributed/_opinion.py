@@ -17,6 +17,7 @@ class Opinion:
         losses: names of all losses that the session knows, in order.
         in_flight: those whose gradients are in this step.
         at_fault: those whose contribution was not finite.
+        plan: what the weights depend on beside the gradients, and what must be the same on all ranks.
         refusal: why this rank cannot take the step; empty when it can.
     """
 
@@ -27,4 +28,5 @@ class Opinion:
     losses: tuple[str, ...] = ()
     in_flight: frozenset[str] = frozenset()
     at_fault: frozenset[str] = frozenset()
+    plan: str = ""
     refusal: str = ""

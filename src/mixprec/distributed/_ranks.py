@@ -74,8 +74,9 @@ class Group:
             raise ValueError(opinion.refusal or "step: another rank refused this step; its error says why")
         if last != -first:
             raise ValueError(
-                f"step: the ranks take different steps; this one steps {', '.join(opinion.optimizers)} and knows the "
-                f"losses {', '.join(opinion.losses)}: let every rank call step and backward with the same names"
+                f"step: the ranks take different steps; this one steps {', '.join(opinion.optimizers)}, knows the "
+                f"losses {', '.join(opinion.losses)} and has {opinion.plan or 'no plan'}: let every rank call step and "
+                "backward with the same names, and prepare with the same recipe and options"
             )
         if compares_norms and not bad and most + least > _NORM_TOLERANCE * most:
             raise ValueError(
@@ -145,7 +146,7 @@ def _device_of(backend: str) -> torch.device:
 
 def _fingerprint(opinion: Opinion) -> float:
     """A number below 2^48 for the names that every rank must have alike."""
-    text = "\n".join([*opinion.optimizers, "", *opinion.losses])
+    text = "\n".join([opinion.plan, "", *opinion.optimizers, "", *opinion.losses])
     return float(int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big"))
 
 

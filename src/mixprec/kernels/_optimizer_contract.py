@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from ._contract import Draw
+from ._stored_checks import check_moment, check_weight
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,11 +40,18 @@ class StoredWeight:
 
     A split weight of magnitude 2^128 - 2^119 and more reads as infinity in bf16 and is still exact as a pair. A NaN is
     stored as 0x7fc0 (fp16: 0x7e00), with remainder 0.
+
+    Raises:
+        TypeError: a weight of another dtype.
+        ValueError: an unknown kind, or an ``extra`` that is missing, needless, or of another dtype, shape or device.
     """
 
     kind: WeightKind
     weight: Tensor
     extra: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        check_weight(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +60,7 @@ class StoredMoment:
 
     ``fp32`` and ``bf16`` (rounded to nearest, ties to even): ``values`` has the weight's shape. ``e4m3`` and
     ``dynamic``: ``values`` are uint8 codes ``[n]``, ``scales`` fp32 ``[ceil(n / block)]``, and ``powers`` (``e4m3``
-    with ``expand``) uint8 ``[ceil(n / block)]``; fresh ones are zeros. See `_moment_codes` of the reference for the
+    only) uint8 ``[ceil(n / block)]``; fresh ones are zeros. See `_moment_codes` of the reference for the
     codes' arithmetic.
 
     Attributes:
@@ -62,6 +71,9 @@ class StoredMoment:
         block: consecutive elements that share a scale.
         expand: whether a block chooses its power; otherwise it is 1 (|x|).
         is_signed: whether it has negative numbers; a second moment has none.
+
+    Raises:
+        ValueError: an unknown kind, another block than 128 or 256, or tensors of another dtype or size.
     """
 
     kind: MomentKind
@@ -71,6 +83,14 @@ class StoredMoment:
     block: int = 256
     expand: bool = True
     is_signed: bool = True
+
+    def __post_init__(self) -> None:
+        check_moment(self)
+
+    @cached_property
+    def layout(self) -> tuple[MomentKind, int, bool, bool]:
+        """Kind, block, expand and is_signed."""
+        return self.kind, self.block, self.expand, self.is_signed
 
 
 @dataclass(frozen=True, eq=False)

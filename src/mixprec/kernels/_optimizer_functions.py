@@ -12,6 +12,7 @@ from . import _optimizer_checks as checks
 from ._contract import Draw
 from ._optimizer_contract import Rule, Slot, StoredMoment, StoredWeight
 from ._registry import optimizer_backend
+from ._stored_checks import check_value, check_weight
 
 
 def gradient_squares(gradients: Sequence[Tensor]) -> Tensor:
@@ -88,7 +89,7 @@ def load_weight(stored: StoredWeight) -> Tensor:
         >>> load_weight(StoredWeight("plain", torch.ones(2, dtype=torch.bfloat16))).tolist()
         [1.0, 1.0]
     """
-    checks.check_weight(stored, 0)
+    check_weight(stored)
     with torch.no_grad():
         straight = stored if _is_contiguous(stored) else _copied(stored)
         return optimizer_backend(stored.weight.device.type).load_weight(straight)
@@ -112,8 +113,8 @@ def store_weight(stored: StoredWeight, value: Tensor, draw: Draw | None = None) 
         >>> kept.weight.item(), kept.extra.item(), load_weight(kept).item()
         (1.0, 0.001953125, 1.001953125)
     """
-    checks.check_weight(stored, 0)
-    checks.check_value(value, stored.weight)
+    check_weight(stored)
+    check_value(value, stored.weight)
     straight = stored if _is_contiguous(stored) else _copied(stored)
     with torch.no_grad():
         backend = optimizer_backend(stored.weight.device.type)
@@ -132,15 +133,11 @@ def load_moment(stored: StoredMoment) -> Tensor:
     Returns:
         fp32, fresh: of the shape of its values (8 bits: ``[n]``).
 
-    Raises:
-        ValueError: tensors that do not fit the way of keeping.
-
     Example:
         >>> from mixprec.kernels import StoredMoment
         >>> load_moment(StoredMoment("bf16", torch.ones(2, dtype=torch.bfloat16))).tolist()
         [1.0, 1.0]
     """
-    checks.check_moment(stored, 0)
     return optimizer_backend(stored.values.device.type).load_moment(stored)
 
 
@@ -152,7 +149,7 @@ def store_moment(stored: StoredMoment, value: Tensor) -> None:
         value: fp32, as many as it has.
 
     Raises:
-        ValueError: tensors that do not fit the way of keeping, or another value than as many fp32 ones.
+        ValueError: another value than as many fp32 ones.
 
     Example:
         >>> from mixprec.kernels import StoredMoment
@@ -161,8 +158,7 @@ def store_moment(stored: StoredMoment, value: Tensor) -> None:
         >>> kept.values.item()
         0.10009765625
     """
-    checks.check_moment(stored, 0)
-    checks.check_value(value, stored.values)
+    check_value(value, stored.values)
     optimizer_backend(stored.values.device.type).store_moment(stored, value.detach().contiguous())
 
 

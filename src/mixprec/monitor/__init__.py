@@ -1,5 +1,18 @@
-"""What watches a run: sampling, the first bad tensor, exporters."""
+"""What watches a run: sampling, the first bad tensor, exporters, and what is held in memory."""
 
+from ._saved_tensors import SavedStorage, SavedTensors, can_look_into_graphs, saved_tensors
+from ._storages import StorageKey, storage_bytes, storages_in, tensors_in
 from ._updates import UpdateFinding, UpdateWatch
 
-__all__ = ["UpdateFinding", "UpdateWatch"]
+__all__ = [
+    "SavedStorage",
+    "SavedTensors",
+    "StorageKey",
+    "UpdateFinding",
+    "UpdateWatch",
+    "can_look_into_graphs",
+    "saved_tensors",
+    "storage_bytes",
+    "storages_in",
+    "tensors_in",
+]

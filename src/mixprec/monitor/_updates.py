@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -54,6 +55,11 @@ class UpdateWatch:
         self._active: dict[str, int] = {}
         self._applied = 0
 
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The copies that are there."""
+        return tuple(self._before.values())
+
     def before_step(self, active: Collection[Tensor]) -> None:
         """To be called before the optimizer's step.
 
@@ -84,6 +90,17 @@ class UpdateWatch:
             for name, n in zip(watched, moved, strict=True)
             if n == 0
         )
+
+    def state_dict(self) -> dict[str, Any]:
+        """The steps so far, and the window that is open: who was active, and samples from its beginning."""
+        return {"applied": self._applied, "active": dict(self._active), "before": dict(self._before)}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Continue from a ``state_dict()``; of other parameters, its window is dropped."""
+        self._applied, before = int(state_dict["applied"]), dict(state_dict["before"])
+        fits = before.keys() == self.params.keys()
+        self._active = {name: int(n) for name, n in state_dict["active"].items()} if fits else {}
+        self._before = {name: value.to(self.params[name].device) for name, value in before.items()} if fits else {}
 
     def _message(self, name: str, compared: int) -> str:
         p = self.params[name]

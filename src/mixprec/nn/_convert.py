@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -168,6 +168,23 @@ class Conversion:
                 yield
         finally:
             self._end_measurement(observer)
+
+    def module_of_nodes(self) -> Callable[[int], str | None] | None:
+        """Tells which module's forward made a node of the graph, by the node's number, in the step that is measured.
+
+        Its answer is a path, ``"<model>"`` for the root's own operations, and ``None`` for what was made outside of the
+        model (the loss). It stays good after the step. ``None`` in its place: no step is measured, or one that was
+        compiled, which shows no modules.
+        """
+        observer = self.state.observer
+        return observer.made_in if observer is not None and observer.was_on else None
+
+    def kept_tensors(self) -> dict[str, tuple[Tensor, ...]]:
+        """Tensors that the conversion keeps beside the model, by what they are; workspaces are those of this thread."""
+        kept, start = self.state.tensors(), self._step_start
+        kept["amax histories"] += tuple(start.histories.values())
+        kept["random states"] += (start.random,)
+        return kept
 
     def audit(self) -> Audit:
         """Format and engine of every GEMM of the last measured step."""

@@ -85,6 +85,8 @@ class GemmObserver(TorchDispatchMode):
         self._running: list[_Product | LeftToTorch] = []
         self._modules = ModuleStack(model)
         self._origins: dict[int, _Origin] = {}  # by the sequence number of the autograd node
+        self._spans: list[tuple[int, int]] = []  # of the numbers of nodes that were made while it was on
+        self._entered = 0
 
     @contextmanager
     def product(self, site: str, gemm: str, formats: tuple[str, str], engine: str) -> Generator[None]:
@@ -106,11 +108,13 @@ class GemmObserver(TorchDispatchMode):
 
     def __enter__(self) -> GemmObserver:
         self.is_on = self.was_on = True
+        self._entered = _next_number()
         self._modules.__enter__()
         return super().__enter__()
 
     def __exit__(self, *exc: Any) -> None:
         self.is_on = False
+        self._spans.append((self._entered, _next_number()))
         self._modules.__exit__(*exc)
         super().__exit__(*exc)
 
@@ -178,13 +182,26 @@ class GemmObserver(TorchDispatchMode):
 
     def _note_origin(self, args: tuple[Any, ...]) -> None:
         # The node of the operator that is about to run has just taken its number.
-        number = torch.autograd._get_sequence_nr() - 1  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+        number = _next_number() - 1
         if (torch.is_grad_enabled() and any(t.requires_grad for t in _tensors(args))) or number not in self._origins:
             self._origins[number] = self._origin_here()
 
     def path(self) -> str:
         """The path of the innermost running module."""
         return self._modules.path
+
+    def made_in(self, number: int) -> str | None:
+        """The path of the module that made a node of the graph, by the node's number; ``None``: none of the model's."""
+        first = next((first for first, end in self._spans if first <= number < end), None)
+        if first is None:
+            return None
+        # A node of no operator of its own was made with the one before it.
+        origin = next((self._origins[n] for n in range(number, first - 1, -1) if n in self._origins), None)
+        return ROOT if origin is None else origin.site
+
+
+def _next_number() -> int:
+    return torch.autograd._get_sequence_nr()  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
 
 
 def _tensors(args: tuple[Any, ...]) -> list[torch.Tensor]:

@@ -80,6 +80,12 @@ class PastPasses:
             self._passes.append(TrainingPass(drawn))
             return self._passes[-1]
 
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """What is remembered of them: random states and amaxes."""
+        with self._lock:
+            return tuple(t for one in self._passes for t in (one.drawn, *one.amaxes.values()))
+
     def is_last(self, one: TrainingPass) -> bool:
         """Whether no pass has begun since."""
         with self._lock:

@@ -30,6 +30,7 @@ def resolve(recipe: Recipe, model: nn.Module) -> Recipe:
         residual=recipe.residual,
         loss_scale=scale,
         weights=recipe.weights,
+        moments=recipe.moments,
         engine=engine,
     )
 
@@ -53,7 +54,18 @@ def notes_about(model: nn.Module, recipe: Recipe, state: ConversionState, *, rea
         notes.append(
             f"recipe {recipe.name} gave no layer of this model a cast: all of it runs in {recipe.compute_dtype}"
         )
+    narrow = _narrow_parameters(model)
+    if narrow and recipe.compute_dtype == "fp32" and not low:
+        notes.append(
+            f"recipe {recipe.name} leaves products to the parameters' dtype, and {len(narrow)} parameters have 16 bits "
+            f"({narrow[0]}{', ...' if len(narrow) > 1 else ''}): their layers do not run in fp32; for an fp32 baseline "
+            "call model.float() before the optimizer is built"
+        )
     return (*notes, *(_WITHOUT_SESSION + note for note in _left_to_a_session(model, recipe)))
+
+
+def _narrow_parameters(model: nn.Module) -> list[str]:
+    return [name for name, p in model.named_parameters() if p.dtype in (torch.bfloat16, torch.float16)]
 
 
 def is_without_session(note: str) -> bool:
@@ -79,7 +91,17 @@ def _left_to_a_session(model: nn.Module, recipe: Recipe) -> Iterator[str]:
             f"nothing scales the loss, as recipe {recipe.name} asks ({scale.kind}, {scale.initial:g}), and small "
             f"gradients become zero: {remedy}"
         )
-    narrow = [name for name, p in model.named_parameters() if p.dtype in (torch.bfloat16, torch.float16)]
+    if recipe.weights not in ("master", "true"):
+        yield (
+            f"weights are not kept as recipe {recipe.name} asks ({recipe.weights}): give the loop an optimizer of "
+            f"mixprec.optim with weights={recipe.weights!r}"
+        )
+    if recipe.moments.kind != "fp32":
+        yield (
+            f"moments are not kept as recipe {recipe.name} asks ({recipe.moments.kind}): give the loop an optimizer of "
+            f"mixprec.optim with moments={recipe.moments.kind!r}"
+        )
+    narrow = _narrow_parameters(model)
     if narrow and recipe.weights == "master":
         yield (
             f"16-bit parameters ({narrow[0]}{', ...' if len(narrow) > 1 else ''}) get no fp32 master, and updates that "

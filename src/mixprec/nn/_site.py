@@ -177,6 +177,15 @@ class ConversionState:
         """The observer, or ``None`` where nobody can be told: a compiler's trace must not change what is outside it."""
         return None if torch.compiler.is_compiling() else self.observer
 
+    def tensors(self) -> dict[str, tuple[Tensor, ...]]:
+        """What is kept beside the model between passes, by what it is; workspaces are those of this thread."""
+        return {
+            "amax histories": tuple(self.histories.values()),
+            "random states": (self.random, self.current.drawn, *self._past.tensors),
+            "codes of weights": self.weights.tensors,
+            "cast workspaces": self.current.workspace.tensors,
+        }
+
     def casts_of(self, kind: str, features: tuple[int, ...] = ()) -> Site | None:
         """The site of a product that the running module calls as a function, if a rule gives it casts."""
         return None if self.functions is None else self.functions.find(self.current.running, kind, features)

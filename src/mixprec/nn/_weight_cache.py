@@ -68,6 +68,13 @@ class WeightCache:
             entry.codes = make()
         return entry.codes
 
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The codes and scales that are kept."""
+        entries = [entry for by_operand in self._entries.values() for entry in by_operand.values()]
+        kept = [entry.codes for entry in entries if entry.codes is not None]
+        return tuple(t for codes in kept for t in (codes.codes, codes.scales, codes.outer) if t is not None)
+
     def clear(self) -> None:
         """Forget all codes."""
         self._entries.clear()

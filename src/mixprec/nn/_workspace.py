@@ -33,6 +33,11 @@ class Workspace:
                 buffer = self._buffers[slot] = empty_in_large_pages(size)
         return buffer[:size].view(tuple(shape))
 
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The buffers."""
+        return tuple(self._buffers.values())
+
     def release(self) -> None:
         """Give the memory back."""
         self._buffers.clear()

@@ -40,7 +40,8 @@ class SubstitutedWeights(KeptWeights):
         self._attach()
 
     def gradients(self) -> dict[Parameter, Tensor]:
-        self._attach()
+        for kept in self._substitutes.values():
+            kept.agree_on_cleared()
         return super().gradients()
 
     def apply(self, factor: float) -> None:
@@ -126,10 +127,10 @@ class SubstitutedWeights(KeptWeights):
         """Keep what is not kept yet: all of it at first, later what ``add_param_group`` brought."""
         halves = [p for group in self.optimizer.param_groups for p in group["params"] if p.dtype in HALF_DTYPES]
         new = [p for p in halves if p not in self._wide]
+        made = {param: self._substitute(param) for param in new if self._kind != "true"}
         for param in new:
             self._wide.allow(param)
-        if new and self._kind != "true":
-            made = {param: self._substitute(param) for param in new}
+        if made:
             self._substitutes |= made
             self._models |= {kept.master: param for param, kept in made.items()}
             substitute(self.optimizer, {p: kept.master for p, kept in made.items()}, lambda tensor, _: tensor.float())

@@ -14,12 +14,12 @@ _KEYS = ("decay", "updates", "averages")
 
 
 class WeightAverage:
-    """``average = decay * average + (1 - decay) * weight``, of fp32 values (fp64 of fp64 parameters).
+    """``average = average + (1 - decay) * (weight - average)``, of fp32 values (fp64 of fp64 parameters).
 
     A 16-bit average stalls: at a decay of 0.999 it moves by a thousandth of its distance to the weight, which 8 bits
-    lose. Here the average is fp32, and the weight that enters it is the full one, not its 16-bit rounding; both
-    constants are rounded once to fp32, each product and the sum once. It begins as the weights and advances only in
-    ``update()``, so that a skipped step does not count. Buffers (running statistics) are not averaged.
+    lose. Here the average is fp32, and the weight that enters it is the full one, not its 16-bit rounding; each
+    operation and the constant round once, and an average that equals its weight stays. It begins as the weights and
+    advances only in ``update()``, so that a skipped step does not count. Buffers (running statistics) are not averaged.
 
     Args:
         parameters: of the model, by name; those that need no gradient too.
@@ -82,7 +82,8 @@ class WeightAverage:
         if self._is_swapped_in:
             raise RuntimeError("update: the averages are in the model now, call it after swapped_in() has ended")
         for name, param in self._parameters.items():
-            self._averages[name].mul_(self._decay).add_(self._full_weight(param).mul_(1 - self._decay))
+            average = self._averages[name]
+            average.add_(self._full_weight(param).sub_(average).mul_(1 - self._decay))
         self._updates += 1
 
     @contextmanager

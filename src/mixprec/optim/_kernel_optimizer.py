@@ -99,13 +99,13 @@ class KernelOptimizer(Optimizer, ABC):
         """Let groups that do not say how they are kept be kept so; what is in the state already is converted."""
         for group in self.param_groups:
             old = self._options(group)
-            group["weights"], group["moments"] = group["weights"] or weights, group["moments"] or moments
-            group["seed"] = seed
+            _decide(group, weights, moments, seed)
             self._check_group(group)
             for param in group["params"]:
                 if param in self.state:
                     new = self.layout(param, group)
                     convert_state(param, self.state[param], self.moment_names(group), Layout.of(param, *old), new)
+        _decide(self.defaults, weights, moments, seed)  # of groups that are added later
 
     def layout(self, param: Tensor, group: Group) -> Layout:
         """How a parameter of a group is kept."""
@@ -210,6 +210,11 @@ class KernelOptimizer(Optimizer, ABC):
                     f"{grad.layout} and {grad.dtype}, expected a dense one of 16 or 32 bits: use "
                     "torch.optim.SparseAdam or torch.optim.SGD for sparse gradients, torch's optimizers for fp64"
                 )
+
+
+def _decide(options: Group, weights: Weights, moments: Moments, seed: int) -> None:
+    options["weights"], options["moments"] = options["weights"] or weights, options["moments"] or moments
+    options["seed"] = seed
 
 
 def parameters_of(optimizer: Optimizer) -> Iterator[tuple[Parameter, Group]]:

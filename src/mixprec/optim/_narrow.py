@@ -79,14 +79,18 @@ class NarrowedParameters:
         """Let go of the exact values, which take four bytes each until a keeping has them."""
         self._exact.clear()
 
-    def restore(self, kept: KeptWeights | None = None) -> None:
-        """Make the parameters fp32 again: their full values where ``kept`` has them, otherwise their 16 bits, widened.
+    def restore(self, *kept: KeptWeights) -> None:
+        """Make the parameters fp32 again: their full values where one of ``kept`` has them, otherwise their 16 bits.
 
-        Call it before ``kept.restore()``.
+        Those that nobody has changed since they were narrowed, and whose exact values are still here, get them. Call it
+        before ``kept.restore()``.
         """
-        held = set[Parameter]() if kept is None else set(kept.parameters())
+        holders = {param: weights for weights in kept for param in weights.parameters()}
         for param in self._params.values():
-            _replace(param, kept.full_weight(param) if kept is not None and param in held else param.detach().float())
+            exact = self._exact.get(param)
+            if exact is None or not torch.equal(exact.to(param.dtype), param):
+                exact = holders[param].full_weight(param) if param in holders else param.detach().float()
+            _replace(param, exact)
         self.forget()
 
 

@@ -18,6 +18,7 @@ EXTRAS: Mapping[WeightKind, tuple[str, torch.dtype]] = {
     "split": ("remainder", torch.int16),
     "kahan": ("compensation", torch.bfloat16),
 }
+_BELOW_ONE = 1 - 2.0**-7  # one bf16 number below
 EXTRA_NAMES = frozenset(name for name, _ in EXTRAS.values())
 
 
@@ -88,13 +89,15 @@ def adopt_write(stored: StoredWeight) -> bool:
     Returns:
         Whether anything beside the weight changed.
     """
-    if stored.extra is None:
+    extra, weight = stored.extra, stored.weight
+    if extra is None:
         return False
-    value, weight = load_weight(stored), stored.weight
-    again = StoredWeight(stored.kind, torch.empty_like(weight), torch.empty_like(stored.extra))
-    store_weight(again, value)
+    # A compensation of half a last place, which rounding may have made of less, is not taken for a whole one.
+    lesser = (extra.float() * _BELOW_ONE).to(extra.dtype) if stored.kind == "kahan" else extra
+    again = StoredWeight(stored.kind, torch.empty_like(weight), torch.empty_like(extra))
+    store_weight(again, load_weight(replace(stored, extra=lesser)))
     differs = (again.weight != weight) & ~(again.weight.isnan() & weight.isnan())
     if not bool(differs.any()):
         return False
-    store_weight(stored, torch.where(differs, weight.float(), value))
+    extra.copy_(torch.where(differs, weight.float() if stored.kind == "master" else 0, extra))
     return True

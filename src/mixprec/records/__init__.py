@@ -11,6 +11,7 @@ from ._analysis import (
 )
 from ._headline import headline
 from ._lines import read_records, write_records
+from ._memory_tables import MEMORY_KINDS, grouped, memory_table, per_parameter, sites_table
 from ._paired import Gap, Metric
 from ._recipe_records import RecipeRecords, group_by_recipe
 from ._summarize import summarize
@@ -32,11 +33,12 @@ from ._types import (
     Status,
     StepRecord,
 )
-from ._wording import NOTHING, count, percent
+from ._wording import NOTHING, count, percent, size
 
 __all__ = [
     "ANALYSIS_SCHEMA_VERSION",
     "EMULATED_NOTE",
+    "MEMORY_KINDS",
     "NOTHING",
     "RECORD_TYPES",
     "RESUMED",
@@ -68,11 +70,16 @@ __all__ = [
     "analysis_json",
     "count",
     "group_by_recipe",
+    "grouped",
     "headline",
+    "memory_table",
     "metrics_table",
+    "per_parameter",
     "percent",
     "read_records",
     "seeds_table",
+    "sites_table",
+    "size",
     "summarize",
     "summary_table",
     "write_records",

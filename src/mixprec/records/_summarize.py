@@ -54,6 +54,7 @@ def _row(name: str, own: RecipeRecords, baseline: RecipeRecords, header: Compari
     seconds, time_ratio = _times(own, baseline)
     saved, peak = (_largest(own, what) for what in ("saved_activation_bytes", "peak_bytes"))
     shares, engines, uncovered = _coverage(own.coverage.values())
+    memory = _fullest(own)
     return RecipeSummary(
         recipe=name,
         runs=runs,
@@ -67,6 +68,9 @@ def _row(name: str, own: RecipeRecords, baseline: RecipeRecords, header: Compari
         peak_bytes=peak,
         peak_ratio=_ratio(peak, _largest(baseline, "peak_bytes")),
         rss_bytes=_largest(own, "rss_bytes"),
+        parameters=None if memory is None else memory.parameters,
+        bytes_by_kind={} if memory is None else memory.bytes_by_kind or {},
+        saved_by_site={} if memory is None else memory.saved_by_site or {},
         flop_shares=shares,
         engines=engines,
         uncovered=uncovered,
@@ -145,6 +149,12 @@ def _seconds(own: RecipeRecords) -> dict[int, float]:
 def _largest(own: RecipeRecords, what: Literal["saved_activation_bytes", "peak_bytes", "rss_bytes"]) -> int | None:
     records: Iterable[MemoryRecord] = own.memory.values()
     return max((int(getattr(record, what)) for record in records), default=None)
+
+
+def _fullest(own: RecipeRecords) -> MemoryRecord | None:
+    """The record of the seed that needs most, among those that tell it by kind."""
+    told = {sum(record.bytes_by_kind.values()): record for record in own.memory.values() if record.bytes_by_kind}
+    return told[max(told)] if told else None
 
 
 def _ratio(value: float | None, reference: float | None) -> float | None:

@@ -45,6 +45,9 @@ class RecipeSummary:
         peak_bytes: most live tensor storage in a step.
         peak_ratio: over the baseline's.
         rss_bytes: of the process, which may have held several recipes' models at once.
+        parameters: numbers in the model's parameters.
+        bytes_by_kind: of the seed that needs most: weights, masters, moments, gradients, saved activations and so on.
+        saved_by_site: saved activations of that seed by the module that saved them first.
         flop_shares: share of the GEMM FLOPs by format, largest first.
         engines: share of the GEMM FLOPs by engine, largest first.
         uncovered: GEMMs that ran outside the recipe, by name.
@@ -62,6 +65,9 @@ class RecipeSummary:
     peak_bytes: int | None = None
     peak_ratio: float | None = None
     rss_bytes: int | None = None
+    parameters: int | None = None
+    bytes_by_kind: Mapping[str, int] = field(default_factory=dict[str, int])
+    saved_by_site: Mapping[str, int] = field(default_factory=dict[str, int])
     flop_shares: Mapping[str, float] = field(default_factory=dict[str, float])
     engines: Mapping[str, float] = field(default_factory=dict[str, float])
     uncovered: tuple[str, ...] = ()

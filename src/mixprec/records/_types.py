@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypedDict
 
 #: Version of the lines that this package writes. A field added, removed or changed in meaning raises it.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 #: Name of the event from which on a run was continued: it replaces what was recorded from its step on.
 RESUMED = "resumed"
@@ -145,6 +145,9 @@ class MemoryRecord:
         saved_activation_bytes: what autograd kept for the backward pass, parameters left out.
         peak_bytes: most live tensor storage during the step.
         rss_bytes: resident set of the process, with everything else that it holds.
+        parameters: numbers in the model's parameters; ``None`` (as the following) in lines of schema version 1.
+        bytes_by_kind: weights, masters, moments, gradients at their most, saved activations and so on.
+        saved_by_site: saved activations by the module that saved them first.
     """
 
     recipe: str
@@ -152,6 +155,9 @@ class MemoryRecord:
     saved_activation_bytes: int
     peak_bytes: int
     rss_bytes: int
+    parameters: int | None = None
+    bytes_by_kind: Mapping[str, int] | None = None
+    saved_by_site: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,15 +18,18 @@ from mixprec.records import (
     count,
     group_by_recipe,
     headline,
+    memory_table,
     metrics_table,
     percent,
     seeds_table,
+    sites_table,
     summarize,
     summary_table,
 )
 
 from ._curves import gap_chart, loss_chart
 from ._folder import RunFolder
+from ._memory_chart import memory_chart
 
 #: What a GEMM's engine is, in a sentence each.
 ENGINES: Mapping[str, str] = MappingProxyType(
@@ -96,6 +99,8 @@ class Page:
     seeds: Table
     charts: Mapping[str, Any]
     has_skips: bool
+    memory: Table | None
+    sites: Mapping[str, Table]
     bars: tuple[Bar, ...]
     engine_words: str
     events: tuple[EventLine, ...]
@@ -119,8 +124,14 @@ def make_page(folder: RunFolder) -> Page:
         unresolved=frozenset(row.recipe for row in summary.rows if _is_unresolved(row)),
         metrics=metrics_table(summary),
         seeds=seeds_table(summary),
-        charts={"loss": loss_chart(summary, recipes), "gap": gap_chart(summary, recipes)},
+        charts={
+            "loss": loss_chart(summary, recipes),
+            "gap": gap_chart(summary, recipes),
+            "memory": memory_chart(summary),
+        },
         has_skips=any(row.skipped_steps for row in summary.rows),
+        memory=memory_table(summary),
+        sites={row.recipe: table for row in summary.rows if (table := sites_table(row)) is not None},
         bars=tuple(_bar(row, formats) for row in summary.rows if row.flop_shares),
         engine_words=_engine_words(summary),
         events=tuple(_events(recipes)),

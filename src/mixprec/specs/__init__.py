@@ -4,6 +4,7 @@ from ._accumulator import Accumulator, parse_accumulator
 from ._cast import Cast, ScaleRule, Signs
 from ._delayed import Delayed
 from ._describe_recipe import RecipeDescription, describe_recipe
+from ._differences import recipe_differences
 from ._granularity import Granularity
 from ._layer import OPERANDS, LayerPrecision
 from ._loss_scale import LossScale
@@ -41,5 +42,6 @@ __all__ = [
     "parse_cast",
     "parse_moments",
     "recipe",
+    "recipe_differences",
     "recipe_names",
 ]

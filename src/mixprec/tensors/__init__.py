@@ -2,6 +2,7 @@
 
 from ._analyze import analyze_file
 from ._error import CastError, ErrorTable, error
+from ._files import load_tensors
 from ._history import amax_of, record, roll
 from ._quantized import QuantizedTensor, fake_quantize, quantize
 from ._sums import tree_sum
@@ -14,6 +15,7 @@ __all__ = [
     "analyze_file",
     "error",
     "fake_quantize",
+    "load_tensors",
     "quantize",
     "record",
     "roll",

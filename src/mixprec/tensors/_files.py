@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from torch import Tensor
+
 from ._safetensors_file import is_safetensors, safetensors_tensors
 from ._stored import StoredTensor
 from ._torch_file import is_torch_file, torch_tensors
@@ -33,6 +35,31 @@ def stored_tensors(path: Path) -> list[StoredTensor]:
     """
     file = _in_folder(path) if path.is_dir() else path
     return _sharded_tensors(file) if _head(file).lstrip().startswith(b"{") else _tensors_of(file)
+
+
+def load_tensors(path: str | Path) -> dict[str, Tensor]:
+    """Read the tensors of a safetensors or ``torch.save`` file, of an index of such files, or of a folder with one.
+
+    Nothing of the file is run. Tensors in nested dictionaries are named by their path, joined by dots.
+
+    Args:
+        path: of the file or folder.
+
+    Returns:
+        Tensors on the CPU, in the dtypes that they are stored in.
+
+    Raises:
+        ValueError: the file is of no such kind, or is damaged.
+        OSError: it cannot be read.
+
+    Example:
+        >>> import tempfile, torch
+        >>> with tempfile.NamedTemporaryFile() as file:
+        ...     torch.save({"state_dict": {"w": torch.ones(2)}}, file.name)
+        ...     load_tensors(file.name)
+        {'state_dict.w': tensor([1., 1.])}
+    """
+    return {entry.name: entry.read() for entry in stored_tensors(Path(path))}
 
 
 def _tensors_of(path: Path) -> list[StoredTensor]:

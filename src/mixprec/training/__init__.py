@@ -1,7 +1,19 @@
 """The session: the only place where recipe, model, optimizer, loss scale and monitor meet."""
 
+from ._memory import Memory
 from ._prepare import prepare
 from ._result import Event, StepResult
+from ._resumed import Resumed
 from ._session import Session
+from .checkpoint import CheckpointDamaged, CheckpointNotWritten
 
-__all__ = ["Event", "Session", "StepResult", "prepare"]
+__all__ = [
+    "CheckpointDamaged",
+    "CheckpointNotWritten",
+    "Event",
+    "Memory",
+    "Resumed",
+    "Session",
+    "StepResult",
+    "prepare",
+]

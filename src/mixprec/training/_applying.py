@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
 from ..monitor import UpdateWatch
 from ..nn import Conversion
 from ..optim import KeptWeights
+from ._averages import Averages
 from ._phases import PhaseKeeper
 from ._result import Event
 from ._scaled_gradients import ScaledGradients
@@ -20,14 +21,6 @@ from ._verdict import Verdict
 
 #: Within them a factor and its products with gradients keep their bits in fp32.
 _FACTORS = (2.0**-100, 2.0**100)
-
-
-class Average(Protocol):
-    """A copy of the weights that follows them."""
-
-    def update(self) -> None:
-        """Take in the weights as they are now."""
-        ...
 
 
 @dataclass(kw_only=True)
@@ -42,7 +35,7 @@ class Applier:
         phases: of the recipe.
         schedules: of learning rates.
         watch: of updates that are too small, or ``None``.
-        averages: of the weights, by name, each with the optimizers whose steps it follows.
+        averages: of the weights.
     """
 
     gradients: ScaledGradients
@@ -52,9 +45,7 @@ class Applier:
     phases: PhaseKeeper
     schedules: Schedules
     watch: UpdateWatch | None
-    averages: dict[str, tuple[Average, frozenset[str]]] = field(
-        default_factory=dict[str, tuple[Average, frozenset[str]]]
-    )
+    averages: Averages
 
     def apply(self, verdict: Verdict, chosen: Mapping[str, KeptWeights], step: int) -> list[Event]:
         """Clip, update the weights of the optimizers that have gradients, and advance what follows them.
@@ -69,12 +60,11 @@ class Applier:
         if self.watch is not None:
             self.watch.before_step(_moving(verdict, stepping))
         for kept in stepping.values():
+            kept.applied = step  # stochastic roundings draw by it
             kept.apply(factor)
         self.conversion.commit_step()
         self.statistics.forget()
-        for average, follows in self.averages.values():
-            if not follows.isdisjoint(verdict.steps):
-                average.update()
+        self.averages.advance(verdict.steps)
         begun = self.phases.reach(step + 1)
         findings = () if self.watch is None else self.watch.after_step()
         self.schedules.advance(verdict.steps)

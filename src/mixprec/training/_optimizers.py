@@ -97,7 +97,7 @@ def _check_optimizer(model: nn.Module, name: str, optimizer: object) -> None:
     if foreign:
         shapes = ", ".join(str(list(p.shape)) for p in foreign[:3]) + (", ..." if len(foreign) > 3 else "")
         raise ValueError(
-            f"prepare: {len(foreign)} of {who}'s {len(params)} parameters are not the model's (shapes "
+            f"prepare: {len(foreign)} of {len(params)} parameters of {who} are not the model's (shapes "
             f"{shapes}): build the optimizer from this model's parameters, after sharding or copying it; an optimizer "
             "that was prepared before holds masters until session.restore()"
         )

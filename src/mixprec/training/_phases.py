@@ -50,6 +50,10 @@ class PhaseKeeper:
         self._audit.begin(applied)
         return [f"recipe {self._recipe.name}: from step {applied} on the rules of a later phase hold"]
 
+    def measure_next_step(self, applied: int) -> None:
+        """Measure the step after so many applied ones."""
+        self._audit.begin(applied)
+
     def audit(self) -> Audit:
         """What the GEMMs of the phase's first step ran in."""
         return self._audit.audit()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
+import torch
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
@@ -14,7 +16,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from ..distributed import ranks_of
 from ..loss_scaling import parse_loss_scale
 from ..nn import Conversion, conversion_of, convert, resolve
-from ..optim import KeptWeights, keep_weights
+from ..optim import KeptWeights, NarrowedParameters, keep_weights, narrow_parameters
 from ..specs import LossScale, Recipe, load_recipe
 from ._checks import check_clip_norm, check_integer, check_model, check_names
 from ._optimizers import name_optimizers
@@ -23,9 +25,12 @@ from ._scales import DEFAULT, LossScales
 from ._schedules import Schedules
 from ._session import Session
 from ._settings import Settings
+from ._text import narrowing_notes
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
+
+_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class MoreOptions(TypedDict, total=False):
@@ -107,22 +112,47 @@ def prepare(
     own, others = _loss_scales(loss_scale, chosen)
     chosen = replace(chosen, loss_scale=own)
     scales = LossScales(own, others)
-    conversion = existing or convert(model, chosen, seed=seed)
-    kept: dict[str, KeptWeights] = {}
-    try:
-        folder = None if run is None else RunFolder(run, chosen, seed)
-        for name, one in optimizers.items():
-            kept[name] = keep_weights(one, chosen.weights, moments=chosen.moments, seed=seed)
-        settings = Settings(
-            clip_norm=clip_norm, folder=folder, total_steps=total_steps, schedules=schedules, ranks=ranks
-        )
-        return Session(model, conversion, kept, chosen, scales, settings)
-    except BaseException:
-        for weights in kept.values():
-            weights.restore()
+    with ExitStack() as undo:  # of what was done, should a later part fail
+        narrowed = _narrow(model, chosen, undo)
+        conversion = existing or convert(model, chosen, seed=seed)
         if existing is None:
-            conversion.restore()
-        raise
+            undo.callback(conversion.restore)
+        folder = None if run is None else RunFolder(run, chosen, seed)
+        kept = _keep(optimizers, chosen, seed, undo)
+        if narrowed is not None:
+            for weights in kept.values():
+                narrowed.start(weights)
+            narrowed.forget()
+        settings = Settings(
+            clip_norm=clip_norm,
+            folder=folder,
+            total_steps=total_steps,
+            schedules=schedules,
+            ranks=ranks,
+            narrowed=narrowed,
+            notes=narrowing_notes(model, chosen, narrowed),
+        )
+        session = Session(model, conversion, kept, chosen, scales, settings)
+        undo.pop_all()
+        return session
+
+
+def _narrow(model: nn.Module, recipe: Recipe, undo: ExitStack) -> NarrowedParameters | None:
+    """Bring fp32 parameters to 16 bits, where the recipe keeps them so."""
+    if recipe.weights == "master":
+        return None
+    narrowed = narrow_parameters(model, _DTYPES[recipe.compute_dtype])
+    undo.callback(narrowed.restore)
+    return narrowed
+
+
+def _keep(optimizers: Mapping[str, Optimizer], recipe: Recipe, seed: int, undo: ExitStack) -> dict[str, KeptWeights]:
+    """Decide how each optimizer's weights are kept; each draws bits of its own."""
+    kept: dict[str, KeptWeights] = {}
+    for i, (name, optimizer) in enumerate(optimizers.items()):
+        kept[name] = keep_weights(optimizer, recipe.weights, moments=recipe.moments, seed=seed ^ i)
+        undo.callback(kept[name].restore)
+    return kept
 
 
 def _loss_scales(given: object, recipe: Recipe) -> tuple[LossScale, dict[str, LossScale]]:

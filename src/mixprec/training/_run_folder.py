@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-import platform
+import os
 import time
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-
-import torch
 
 from ..records import RESUMED, EventRecord, StepRecord, read_records, write_records
 from ..specs import Recipe
 from ._result import Event, StepResult
 from ._same_run import RECIPE, RECORDS, check_same_run, recorded_steps
+from .checkpoint import changed_facts, machine_facts, replace_file
 
 
 class RunFolder:
@@ -88,6 +86,12 @@ class RunFolder:
         self._last = time.perf_counter()
         return events
 
+    def sync(self) -> None:
+        """Wait until the disk has the records: a checkpoint that is whole must not be ahead of them."""
+        if self._records.exists():
+            with open(self._records, "rb") as file:
+                os.fsync(file.fileno())
+
     def refuse_earlier(self, what: str) -> None:
         """Refuse a step while an earlier run's records stand and nobody has said that it is continued.
 
@@ -131,11 +135,11 @@ class RunFolder:
 
     def _write_facts(self) -> list[str]:
         """Write recipe and versions; say which versions differ from those that were there."""
-        (self.path / RECIPE).write_text(self._recipe.to_toml(), encoding="utf-8")
-        file, now = self.path / "versions.json", _versions()
+        replace_file(self.path / RECIPE, self._recipe.to_toml().encode())
+        file, now = self.path / "versions.json", machine_facts()
         before = _read_versions(file) if file.exists() else now
-        file.write_text(json.dumps(now, indent=2) + "\n", encoding="utf-8")
-        changed = [f"{name} {before.get(name)} -> {value}" for name, value in now.items() if before.get(name) != value]
+        replace_file(file, (json.dumps(now, indent=2) + "\n").encode())
+        changed = changed_facts(before, now)
         return [f"last bits may differ from those of the earlier part: {', '.join(changed)}"] if changed else []
 
     def _event(self, event: Event) -> EventRecord:
@@ -155,19 +159,3 @@ def _read_versions(file: Path) -> dict[str, str | int]:
         return json.loads(file.read_text(encoding="utf-8"))
     except ValueError:
         return {}
-
-
-def _versions() -> dict[str, str | int]:
-    """Whatever a step's bits depend on."""
-    try:
-        own = version("mixprec")
-    except PackageNotFoundError:
-        own = "source tree"
-    return {
-        "mixprec": own,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-        "threads": torch.get_num_threads(),
-    }

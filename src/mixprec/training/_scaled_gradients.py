@@ -63,11 +63,11 @@ class ScaledGradients:
             divide(params, scale)
 
     def _with_gradients(self) -> Iterator[Parameter]:
-        seen: set[Parameter] = set()
+        seen: set[int] = set()  # a tensor's own hash is slow
         for module in self._modules:
             for param in module._parameters.values():
-                if param is not None and param.grad is not None and param not in seen:
-                    seen.add(param)
+                if param is not None and param.grad is not None and id(param) not in seen:
+                    seen.add(id(param))
                     yield param
 
 

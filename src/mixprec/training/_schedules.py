@@ -9,9 +9,7 @@ from typing import cast
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-_ADVICE = (
-    "prepare(schedule=...) takes a scheduler of torch.optim.lr_scheduler, or a mapping from optimizers' names to such"
-)
+_ADVICE = "expected a scheduler of torch.optim.lr_scheduler, or a mapping from optimizers' names to such"
 
 
 class Schedules(dict[str, LRScheduler]):

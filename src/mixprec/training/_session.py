@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,27 +12,29 @@ from torch.optim import Optimizer
 from ..loss_scaling import ScaleState
 from ..monitor import UpdateWatch
 from ..nn import Audit, Conversion, is_without_session
-from ..optim import HALF_DTYPES, KeptWeights
+from ..optim import HALF_DTYPES, KeptWeights, WeightAverage
 from ..specs import Recipe
 from ._applying import Applier
+from ._averages import Averages
 from ._blame import bad_gradients, no_gradient_reason, scaling_text, skip_reason, skipped_optimizers
 from ._checks import check_loss
+from ._memory import Memory
+from ._memory_count import MemoryCounter
 from ._optimizers import choose, the_only
 from ._phases import PhaseKeeper
 from ._result import Event, StepResult
+from ._resumable import Resumable
 from ._scaled_gradients import ScaledGradients, SetAside
 from ._scales import DEFAULT, LossScales
 from ._settings import Settings
-from ._state import SessionState
+from ._state_keeper import StateKeeper
 from ._statistics import StatisticsKeeper
-from ._text import session_text
+from ._text import plan_text, session_text
 from ._verdict import Judge, Verdict
 from ._windows import Window, dropped
 
-_KEPT_EVENTS = 1000
 
-
-class Session:
+class Session(Resumable):
     """Made by ``prepare``; ties recipe, model, optimizers, loss scales and monitor together; ``print`` it to see them.
 
     Gradients are true gradients after every ``backward``: the loss scale is taken out at once, so that reading,
@@ -59,28 +60,46 @@ class Session:
         scales: LossScales,
         settings: Settings,
     ) -> None:
-        self.model, self.recipe, self.clip_norm = model, recipe, settings.clip_norm
-        self.optimizers: Mapping[str, Optimizer] = {name: weights.optimizer for name, weights in kept.items()}
+        super().__init__(model, kept, settings.folder)
+        self.recipe, self.clip_norm = recipe, settings.clip_norm
         self.schedules = settings.schedules
-        self.applied = self.skipped = 0
-        self._events: deque[Event] = deque(maxlen=_KEPT_EVENTS)
-        self._conversion, self._kept, self._scales, self._folder = conversion, kept, scales, settings.folder
+        self._conversion, self._scales = conversion, scales
+        self._narrowed = settings.narrowed
         self._statistics = StatisticsKeeper(model)
         self._gradients = ScaledGradients(model, kept)
         self._windows = {name: Window() for name in kept}
         self._judge = Judge(
-            kept=kept, windows=self._windows, scales=scales, ranks=settings.ranks, clips=self.clip_norm is not None
+            kept=kept,
+            windows=self._windows,
+            scales=scales,
+            ranks=settings.ranks,
+            clips=self.clip_norm is not None,
+            plan=plan_text(recipe, kept, self.clip_norm),
         )
-        self._is_open = True
         self._phases = PhaseKeeper(recipe, conversion, settings.total_steps)
+        self._averages = Averages(model, kept)
+        watch = UpdateWatch(_half_weights(model, kept)) if recipe.weights == "true" else None
         self._applier = Applier(
+            averages=self._averages,
             gradients=self._gradients,
             clip_norm=self.clip_norm,
             conversion=conversion,
             statistics=self._statistics,
             phases=self._phases,
             schedules=settings.schedules,
-            watch=UpdateWatch(_half_weights(model, kept)) if recipe.weights == "true" else None,
+            watch=watch,
+        )
+        self._memory = MemoryCounter(model, kept, self._applier, recipe.name)
+        self._states = StateKeeper(
+            model=model,
+            recipe=recipe,
+            conversion=conversion,
+            phases=self._phases,
+            kept=kept,
+            scales=scales,
+            watch=watch,
+            schedules=self.schedules,
+            averages=self._averages,
         )
         conversion.begin_step()
         told = tuple(note for note in conversion.notes if not is_without_session(note))
@@ -96,14 +115,14 @@ class Session:
         return the_only(self.optimizers)
 
     @property
-    def events(self) -> tuple[Event, ...]:
-        """What the session told: the last 1,000 events, oldest first."""
-        return tuple(self._events)
-
-    @property
     def loss_scale(self) -> float:
         """What the next loss without a name is multiplied by."""
         return self._scales.scale(DEFAULT)
+
+    @property
+    def loss_scales(self) -> dict[str, float]:
+        """What the next loss of each name is multiplied by."""
+        return {name: self._scales.scale(name) for name in self._scales.names}
 
     @property
     def loss_scale_state(self) -> ScaleState:
@@ -180,12 +199,37 @@ class Session:
         self._scales.forget_round()
         self._clear(self._kept)
 
+    def average(self, decay: float, *, optimizer: str | None = None, name: str = "average") -> WeightAverage:
+        """Follow the full weights by an exponential moving average, which advances on applied steps only.
+
+        Args:
+            decay: share of the average that each step keeps.
+            optimizer: name of the only optimizer whose weights are averaged, after its steps; ``None``: all parameters.
+            name: of the average, in the session's state.
+
+        Returns:
+            The average; ``with average.swapped_in():`` evaluates with it.
+
+        Raises:
+            ValueError: a decay out of its range, or a name that is taken.
+        """
+        self._refuse_restored("average")  # where an earlier run stands, an average is made before it is resumed
+        return self._averages.make(name, decay, tuple(choose(self._kept, optimizer)))
+
     def audit(self) -> Audit:
         """Format and engine of every GEMM, measured in the first step of the run and of each later phase.
 
         ``from_step`` tells which step that was; a note, where a phase has begun and was not measured yet.
         """
         return self._phases.audit()
+
+    def memory(self) -> Memory:
+        """Bytes by kind, measured: what is there now, and what the step of the ``audit`` held at its fullest."""
+        return self._memory.count()
+
+    def measure_next_step(self) -> None:
+        """Measure ``audit`` and ``memory`` anew in the next training step."""
+        self._phases.measure_next_step(self.applied)
 
     def restore(self) -> None:
         """Give the model its own classes and the optimizers the model's own parameters back; ends the session.
@@ -197,52 +241,11 @@ class Session:
             return
         self._conversion.restore()
         self._statistics.remove()
+        if self._narrowed is not None:
+            self._narrowed.restore(*self._kept.values())
         for kept in self._kept.values():
             kept.restore()
         self._is_open = False
-
-    def state_dict(self) -> dict[str, Any]:
-        """What continues the session, beside ``model.state_dict()`` and ``optimizer.state_dict()``.
-
-        Plain values and tensors, which ``torch.load(weights_only=True)`` reads. Tensors are references, as torch's
-        own are: copy them to keep them.
-        """
-        return self._state().to_dict()
-
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Continue from a ``state_dict()``; nothing else advances, and gradients in flight are dropped.
-
-        Load the model's and the optimizer's own states too, in any order. A run folder goes on from the state's step:
-        what it recorded from there on is replaced by what follows.
-
-        Raises:
-            ValueError: not a session's state, or that of another recipe or model, or one that the run in the run
-                folder never reached.
-        """
-        state = SessionState.from_dict(state_dict)
-        state.refuse_other(self._state())
-        if self._folder is not None:
-            self._events.extend(self._folder.go_on(state.applied))
-        self._scales.load_state_dict(
-            {
-                DEFAULT: {
-                    "kind": state.loss_scale_kind,
-                    "scale": state.scale.scale,
-                    "good_steps": state.scale.good_steps,
-                }
-            }
-        )
-        self.applied, self.skipped = state.applied, state.skipped
-        self._conversion.load_random_state(state.random)
-        self._phases.reach(self.applied)
-        self._conversion.load_histories(state.histories)
-        for name, p in self.model.named_parameters():
-            if name in state.masters:
-                for kept in self._kept.values():
-                    if p in kept.extras():
-                        kept.load_extras(p, {"master": state.masters[name]})
-        self._statistics.forget()
-        self._clear(self._kept)
 
     def _backward(
         self,
@@ -262,6 +265,7 @@ class Session:
         for key in chosen:
             if self._windows[key].needs_check(name):
                 self._judge.look(key)
+        self._memory.begin_backward(loss, self.applied)
         aside = SetAside({key: kept for key, kept in self._kept.items() if key not in chosen})
         try:
             self._gradients.backward(
@@ -269,6 +273,7 @@ class Session:
             )
         finally:
             aside.give_back()
+        self._memory.end_backward()
         for key, kept in chosen.items():
             self._windows[key].add(name, loss)
             if not keeps_scale:
@@ -276,8 +281,8 @@ class Session:
 
     def _step(self, chosen: Mapping[str, KeptWeights], name: str, zero_grad: bool, *, has_loss: bool) -> StepResult:
         if not has_loss:
-            for kept in self._kept.values():
-                kept.begin_backward()
+            for kept in chosen.values():
+                kept.gradients()  # what was cleared on one side, the optimizer's or the model's, is cleared on both
             self._forget_dropped()
         events = self._adopt_writes(chosen)
         verdict = self._judge.verdict(chosen, self._gradients.scale)
@@ -345,14 +350,20 @@ class Session:
             loss_scale=self._scales.scale(name),
             events=tuple(events),
             skipped=skipped,
-            loss_scales={loss: self._scales.scale(loss) for loss in self._scales.names},
+            loss_scales=self.loss_scales,
         )
 
     def _end(self, chosen: Mapping[str, KeptWeights], is_finite: bool, zero_grad: bool) -> None:
+        self._memory.end_step()
         if zero_grad:
             self._clear(chosen)
         for name in chosen:
             self._windows[name] = Window(is_spent=not is_finite and not zero_grad)
+
+    def _drop_gradients(self) -> None:
+        self._statistics.forget()
+        self._scales.forget_round()
+        self._clear(self._kept)
 
     def _clear(self, chosen: Mapping[str, KeptWeights]) -> None:
         for name, kept in chosen.items():
@@ -372,30 +383,6 @@ class Session:
 
     def _names(self) -> dict[Parameter, str]:
         return {p: name for name, p in self.model.named_parameters()}
-
-    def _state(self) -> SessionState:
-        extras = {p: e for kept in self._kept.values() for p, e in kept.extras().items()}
-        return SessionState(
-            recipe=self.recipe.name,
-            loss_scale_kind=self.recipe.loss_scale.kind,
-            scale=self.loss_scale_state,
-            random=self._conversion.random_state(),
-            applied=self.applied,
-            skipped=self.skipped,
-            masters={n: extras[p]["master"] for n, p in self.model.named_parameters() if "master" in extras.get(p, {})},
-            histories=self._conversion.histories(),
-        )
-
-    def _tell(self, events: list[Event]) -> None:
-        self._events.extend(events)
-        if self._folder is not None:
-            self._folder.write_events(events)
-
-    def _refuse_unusable(self, what: str) -> None:
-        if not self._is_open:
-            raise ValueError(f"{what}: the session was restored; prepare the model again")
-        if self._folder is not None:
-            self._folder.refuse_earlier(what)
 
 
 def _half_weights(model: nn.Module, kept: Mapping[str, KeptWeights]) -> dict[str, Parameter]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..distributed import Ranks
+from ..optim import NarrowedParameters
 from ._run_folder import RunFolder
 from ._schedules import Schedules
 
@@ -19,6 +20,7 @@ class Settings:
         total_steps: length of the run, where it is known.
         schedules: that the session steps.
         ranks: that take each step together.
+        narrowed: parameters that were brought to 16 bits, if any were.
         notes: what there is to tell of the preparation.
     """
 
@@ -27,4 +29,5 @@ class Settings:
     total_steps: int | None
     schedules: Schedules
     ranks: Ranks
+    narrowed: NarrowedParameters | None = None
     notes: tuple[str, ...] = ()

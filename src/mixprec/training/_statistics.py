@@ -83,6 +83,11 @@ class StatisticsKeeper:
         if not torch.compiler.is_compiling() and not self._is_open and module.training:
             self._take()
 
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The copies that are there."""
+        return tuple(buffer.copy for buffer in self._buffers.values() if buffer.copy is not None)
+
     def forget(self) -> None:
         """The step was applied."""
         if self._is_open and self._is_first:

@@ -53,6 +53,7 @@ class Judge:
         scales: of the losses.
         ranks: that take the step together.
         clips: whether the norm is used.
+        plan: what must be the same on all ranks, in words.
     """
 
     kept: Mapping[str, KeptWeights]
@@ -60,6 +61,7 @@ class Judge:
     scales: LossScales
     ranks: Ranks
     clips: bool
+    plan: str = ""
 
     def look(self, name: str) -> None:
         """Before a loss is added to gradients of another one: blame that one, if they are not finite."""
@@ -96,6 +98,7 @@ class Judge:
             losses=self.scales.names,
             in_flight=in_flight,
             at_fault=frozenset(loss for name in chosen for loss in self.windows[name].at_fault),
+            plan=self.plan,
             refusal="" if in_flight or not flat else self._foreign_gradients(),
         )
         agreed = self.ranks.agree(opinion, compares_norms=self.clips)

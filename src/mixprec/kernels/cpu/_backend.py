@@ -13,8 +13,6 @@ from .._out import check_out
 from .._parameters import CastParameters
 from .._shapes import empty_codes, empty_outer, rounded_shape
 from .._stacked import scaled_stacked
-from ..reference._moments import load_moment, store_moment
-from ..reference._optimizer import step_slot
 from . import _native
 from ._levels import LevelName, native_level
 from ._plan import native_cast
@@ -198,7 +196,6 @@ class CpuBackend:
 
     def optimizer_step(self, slots: Sequence[Slot], rule: Rule) -> None:
         """Update every slot's weight and moments."""
-        slots = self._without_codes(slots, rule)
         gradients = [slot.gradient.contiguous() for slot in slots]
         layouts, places = native_step(slots, gradients)
         _native.optimizer_step(layouts, places, native_rule(rule), self._run())
@@ -216,24 +213,13 @@ class CpuBackend:
 
     def load_moment(self, stored: StoredMoment) -> Tensor:
         """The fp32 values of a moment."""
-        if stored.scales is not None:
-            return load_moment(stored)
         values = _empty(stored.values.shape)
         _native.load_moment(**moment_places(stored, values), run=self._run())
         return values
 
     def store_moment(self, stored: StoredMoment, value: Tensor) -> None:
         """Keep fp32 values."""
-        if stored.scales is not None:
-            return store_moment(stored, value)
         _native.store_moment(**moment_places(stored, value), run=self._run())
-
-    def _without_codes(self, slots: Sequence[Slot], rule: Rule) -> Sequence[Slot]:
-        """The slots that are left after those with 8-bit moments have been stepped."""
-        coded = [slot for slot in slots if any(moment.scales is not None for moment in slot.moments)]
-        for slot in coded:
-            step_slot(slot, rule)
-        return [slot for slot in slots if slot not in coded]
 
     def _run(self) -> _native.Run:
         return _native.Run(torch.get_num_threads(), self._level)

@@ -40,10 +40,9 @@ def native_step(slots: Sequence[Slot], gradients: Sequence[Tensor]) -> tuple[lis
     places: list[int] = []
     for slot, gradient in zip(slots, gradients, strict=True):
         stored, moments = slot.weight, slot.moments
-        kept = tuple((moment.kind, moment.block, moment.expand, moment.is_signed) for moment in moments)
-        layouts.append(_layout(gradient.dtype, stored.kind, stored.weight.dtype, kept))
-        draw = slot.draw
-        places += (gradient.numel(), gradient.data_ptr(), stored.weight.data_ptr(), _address(stored.extra))
+        weight, extra, draw = stored.weight, stored.extra, slot.draw
+        layouts.append(_layout(gradient.dtype, stored.kind, weight.dtype, tuple([moment.layout for moment in moments])))
+        places += (gradient.numel(), gradient.data_ptr(), weight.data_ptr(), 0 if extra is None else extra.data_ptr())
         places += (draw.seed, draw.offset)
         for moment in moments:
             places += _places(moment)
@@ -89,7 +88,7 @@ def moment_places(stored: StoredMoment, values: Tensor) -> MomentPlaces:
     """Where a moment lies, and where its values do."""
     codes, scales, powers = _places(stored)
     return {
-        "layout": _moment(stored.kind, stored.block, stored.expand, stored.is_signed),
+        "layout": _moment(*stored.layout),
         "stored": codes,
         "scales": scales,
         "powers": powers,
@@ -125,7 +124,10 @@ def native_rule(rule: Rule) -> _native.Rule:
 
 def _places(moment: StoredMoment) -> tuple[int, int, int]:
     """Addresses of values, scales and powers; 0 where there are none."""
-    return moment.values.data_ptr(), _address(moment.scales), _address(moment.powers)
+    values, scales, powers = moment.values, moment.scales, moment.powers
+    if scales is None:
+        return values.data_ptr(), 0, 0
+    return values.data_ptr(), scales.data_ptr(), _address(powers)
 
 
 def _address(tensor: Tensor | None) -> int:

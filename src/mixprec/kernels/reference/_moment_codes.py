@@ -20,7 +20,7 @@ by, and whose range is half as wide. Then::
     y = sqrt(u) (through fp64) | u | u * u | (u * u) * (u * u)
     z = min(y * top, top), rounded; with a sign, bit 7 of the code is x's sign (of zero too)
 
-With a sign z is rounded to E4M3 (4 exponent bits of bias 7, 3 mantissa bits, ``top`` 448; its NaN, 0x7f, is not used),
+With a sign z is rounded to E4M3 (4 exponent bits of bias 7, 3 mantissa bits, ``top`` 448; 0x7f, its NaN, is not used),
 ties to even, and the largest magnitude of a block comes back exactly. Without one it is rounded to E4M4 (the sign's bit
 is a fourth mantissa bit, all 256 codes are numbers, ``top`` 496). The number of a code of magnitude z is ``z / top``,
 its square (p = 1/2), its root (p = 2) or the root of its root (p = 4), computed in fp64, each operation rounded once,
@@ -38,9 +38,10 @@ number ``-number_j``; the map has no -1, and the last before it serves. -0 count
 it is for good, and move with its block's scale instead. So u between two numbers goes to the larger with the
 probability of where it lies between them. The random bits are the low bits of x itself, mixed with its place j in the
 block: ``word = (bits(|x|) + j * 0x9e3779b9) * 0x85ebca6b mod 2^32``. No state is kept, and equal inputs give equal
-codes. The larger one is taken if ``word < floor(2^32 * fraction)``, where the fraction is that of z between its two
-neighbours in E4M4, exactly, and in the dynamic map ``min((u - number_j) * inverse_j, 1 - 2^-24)``, with number_j the
-last at or below u but the 255th at most, and ``inverse_j = 1 / (number_(j+1) - number_j)`` in fp64, rounded to fp32.
+codes. E4M4: ``word >> 13`` is added to the bits of z, and the lower 19 are dropped; if z lies below 2^-6, where the
+spacing stays, 2^-6 is added to it first and taken from the result. Dynamic map: the larger number is taken if
+``word < floor(2^32 * min((u - number_j) * inverse_j, 1 - 2^-24))``, where number_j is the last at or below u but the
+255th at most, and ``inverse_j = 1 / (number_(j+1) - number_j)`` in fp64, rounded to fp32.
 
 Source: Dettmers et al., 8-bit Optimizers via Block-wise Quantization, arXiv:2110.02861 (blocks, the dynamic map); Xi et
 al., COAT, arXiv:2410.19313 (powers that fit a block's range to E4M3's).
@@ -123,7 +124,7 @@ def decode(codes: Tensor, scales: Tensor, powers: Tensor | None, block: int, kin
 
 @cache
 def numbers_of(kind: CodeKind, is_signed: bool) -> tuple[tuple[float, ...], ...]:
-    """The numbers of codes 0 to 255, for each stored power (one list for ``dynamic``); NaN where a code has none."""
+    """The numbers of codes 0 to 255, for each stored power (one list for ``dynamic``)."""
     if kind == "dynamic":
         return (dynamic_numbers(is_signed),)
     return tuple(tuple(_float_number(code, power, is_signed) for code in range(256)) for power in range(4))
@@ -157,8 +158,6 @@ def _float_number(code: int, power: int, is_signed: bool) -> float:
     whole = mantissa if field == 0 else mantissa + (1 << mantissa_bits)
     z = math.ldexp(whole, max(field, 1) - 1 + _MIN_EXPONENT - mantissa_bits) / _top(is_signed)
     number = (z * z, z, math.sqrt(z), math.sqrt(math.sqrt(z)))[power]
-    if is_signed and body == 0x7F:
-        return math.nan
     return -number if is_signed and code >= 0x80 else number
 
 
@@ -196,31 +195,33 @@ def _words(magnitude: Tensor) -> Tensor:
     return (((magnitude + place * 0x9E3779B9) & _WORD) * 0x85EBCA6B) & _WORD
 
 
-def _raised(u: Tensor, powers: Tensor, is_signed: bool) -> tuple[Tensor, Tensor]:
-    """How many spacings z is, of those where it lies (fp64), and what its exponent adds to the code (int32)."""
+def _raised(u: Tensor, powers: Tensor, is_signed: bool) -> Tensor:
+    """Z, fp32."""
     square = u * u
     root = u.double().sqrt().float()
     y = torch.where(powers == 0, root, torch.where(powers == 1, u, torch.where(powers == 2, square, square * square)))
-    top, mantissa_bits = _top(is_signed), _mantissa_bits(is_signed)
-    z = (y * top).clamp(max=top).double()
-    # Exponents and spacings of fp64 are exact; below the smallest normal number the spacing stays.
-    exponent = ((z.view(torch.int64) >> 52) - 1023).clamp(min=_MIN_EXPONENT)
-    spacing = ((exponent - mantissa_bits + 1023) << 52).view(torch.float64)
-    return z / spacing, (exponent.int() - _MIN_EXPONENT) << mantissa_bits
+    top = _top(is_signed)
+    return (y * top).clamp(max=top)
 
 
 def _float_codes(u: Tensor, x: Tensor, powers: Tensor) -> Tensor:
     """E4M3, int32."""
-    steps, first = _raised(u, powers, True)
-    sign = (x.view(torch.int32) >> 24) & 0x80
-    return (steps.round().int() + first) | sign  # to even; a carry into the next binade has the right code
+    z = _raised(u, powers, True).double()
+    # Exponents and spacings of fp64 are exact; below the smallest normal number the spacing stays.
+    exponent = ((z.view(torch.int64) >> 52) - 1023).clamp(min=_MIN_EXPONENT)
+    spacing = ((exponent - 3 + 1023) << 52).view(torch.float64)
+    codes = (z / spacing).round().int() + ((exponent.int() - _MIN_EXPONENT) << 3)  # a carry has the right code too
+    return codes | ((x.view(torch.int32) >> 24) & 0x80)
 
 
 def _unsigned_float_codes(u: Tensor, powers: Tensor, words: Tensor) -> Tensor:
     """E4M4, int32."""
-    steps, first = _raised(u, powers, False)
-    below = steps.floor()
-    return below.int() + first + (words < ((steps - below) * 2.0**32).long()).int()
+    z = _raised(u, powers, False)
+    smallest = 2.0**_MIN_EXPONENT
+    normal = z >= smallest
+    bits = torch.where(normal, z, z + smallest).view(torch.int32)
+    cut = (bits + (words >> 13).int()) >> 19
+    return cut - ((_MIN_EXPONENT + 127) << 4) + (normal.int() << 4)
 
 
 def _dynamic_codes(u: Tensor, negative: Tensor) -> Tensor:

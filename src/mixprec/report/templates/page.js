@@ -25,6 +25,7 @@
       marker: { size: 7, symbol: "x-thin", line: { width: 1.6 } },
       hovertemplate: "skipped<extra>%{fullData.name}</extra>",
     },
+    memory: { hovertemplate: "%{y}: %{customdata}<extra>%{fullData.name}</extra>" },
   };
 
   function color(name) {
@@ -33,6 +34,9 @@
 
   function styled(trace) {
     const { series, kind } = trace.meta;
+    if (kind === "memory") {
+      return { ...trace, ...LOOK.memory, marker: { color: color("format-" + (series % PALETTES)) } };
+    }
     const shade = color("series-" + (series % PALETTES));
     const look = LOOK[kind];
     const sized = (value) => (typeof value === "function" ? value(trace.meta) : value);
@@ -67,9 +71,21 @@
     };
   }
 
+  // Stacked bars, the first recipe on top.
+  function barLayout(chart) {
+    const { xaxis, yaxis, ...common } = layout(chart);
+    return {
+      ...common,
+      barmode: "stack", bargap: 0.45, hovermode: "closest", dragmode: false,
+      xaxis: { ...xaxis, range: undefined, showgrid: true, showline: false, tickformat: "~s", ticksuffix: "B", rangemode: "tozero", title: undefined, fixedrange: true },
+      yaxis: { ...yaxis, showgrid: false, autorange: "reversed", range: undefined, type: "category", fixedrange: true, tickfont: { size: 13, color: color("ink") }, ticklabelstandoff: 8 },
+      legend: { ...common.legend, traceorder: "normal" },
+    };
+  }
+
   function draw() {
     for (const [name, chart] of charts) {
-      Plotly.react("chart-" + name, chart.traces.map(styled), layout(chart), { responsive: true, displayModeBar: false });
+      Plotly.react("chart-" + name, chart.traces.map(styled), chart.bars ? barLayout(chart) : layout(chart), { responsive: true, displayModeBar: false });
     }
   }
 

@@ -1,0 +1,149 @@
+"""All that continues a run, gathered from its owners and given back to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, cast, runtime_checkable
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from ..optim import KeptWeights
+from ._full_weights import full_weights
+from ._model_state import (
+    check_model_values,
+    load_model_buffers,
+    model_buffers,
+    model_metadata,
+    with_metadata,
+)
+from ._optimizer_state import load_optimizer_state, refuse_other_rule, update_rule
+from ._parameter_names import plain_name, renamed
+from ._random_states import load_random_states, random_states
+from ._state import SessionState
+
+
+@runtime_checkable
+class Restorable(Protocol):
+    """Anything with torch's two methods: a data loader, an average, a curriculum."""
+
+    def state_dict(self) -> Any:
+        """Give its state."""
+        ...
+
+    def load_state_dict(self, state_dict: Any, /) -> Any:
+        """Continue from a state."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owners:
+    """Whose states a checkpoint holds.
+
+    Attributes:
+        model: in the session's order of parameters.
+        optimizers: by name.
+        kept: how their weights are kept, by the same names.
+        session: with ``state_dict()`` and ``load_state_dict(state, convert=)``.
+        extra: the user's own objects, by name.
+    """
+
+    model: nn.Module
+    optimizers: Mapping[str, Optimizer]
+    kept: Mapping[str, KeptWeights]
+    session: Any
+    extra: Mapping[str, Restorable]
+
+    def __post_init__(self) -> None:
+        for name, owner in self.extra.items():
+            if not isinstance(cast("object", owner), Restorable):
+                raise TypeError(
+                    f"extra '{name}' is a {type(owner).__name__}, expected an object with state_dict() and "
+                    "load_state_dict(), such as a data loader that knows its position"
+                )
+
+
+def gather_parts(owners: Owners) -> dict[str, object]:
+    """All states, by the part of a checkpoint that they go into; tensors are references."""
+    values = owners.model.state_dict()
+    beside = {
+        "state": owners.session.state_dict(),
+        "buffers": model_buffers(owners.model),
+        "metadata": model_metadata(values),
+        "rules": {name: update_rule(optimizer) for name, optimizer in owners.optimizers.items()},
+        "extra": {name: owner.state_dict() for name, owner in owners.extra.items()},
+        "random": random_states(),
+    }
+    optimizers = {name: optimizer.state_dict() for name, optimizer in owners.optimizers.items()}
+    return {"model": dict(values), "optimizers": optimizers, "session": beside}
+
+
+def load_parts(parts: Mapping[str, Any], owners: Owners, *, convert: bool) -> tuple[list[str], list[str]]:
+    """Give all states back; what does not fit is refused before anything is changed.
+
+    Args:
+        parts: that ``gather_parts`` gave, on the CPU.
+        owners: who continues.
+        convert: whether what is kept otherwise here is converted.
+
+    Returns:
+        What was converted, and what could not be restored, for people.
+
+    Raises:
+        ValueError: a state that is not this run's: the message lists what differs.
+    """
+    beside = parts["session"]
+    saved = SessionState.from_dict(beside["state"])
+    saved = replace(saved, kept=renamed(saved.kept, (name for name, _ in owners.model.named_parameters())))
+    values = renamed(parts["model"], owners.model.state_dict())
+    _check_names("optimizers", parts["optimizers"], owners.optimizers)
+    _check_names("extra", beside["extra"], owners.extra)
+    for name, optimizer in owners.optimizers.items():
+        refuse_other_rule(name, optimizer, beside["rules"][name], convert=convert)
+    own = SessionState.from_dict(owners.session.state_dict())
+    if not convert:
+        saved.refuse_other(own)
+    converted = list(saved.differences(own))
+    check_model_values(owners.model, values, converts=convert)
+    for name, optimizer in owners.optimizers.items():  # first, for they too refuse what does not fit
+        load_optimizer_state(optimizer, parts["optimizers"][name], convert=convert)
+    owners.model.load_state_dict(with_metadata(values, beside["metadata"]))
+    load_model_buffers(owners.model, beside["buffers"])
+    owners.session.load_state_dict(beside["state"], convert=convert)
+    if convert:
+        load_full_values(owners, values, saved.kept)
+    for name, owner in owners.extra.items():
+        owner.load_state_dict(beside["extra"][name])
+    return converted, load_random_states(beside["random"])
+
+
+def load_full_values(owners: Owners, values: Mapping[str, Tensor], kept: Mapping[str, Mapping[str, Tensor]]) -> None:
+    """Let every parameter be kept from its exact saved value, where it is kept otherwise than it was saved.
+
+    Args:
+        owners: whose model has loaded ``values`` in its own dtypes, and whose session what lies beside them.
+        values: as they were saved, by this model's names.
+        kept: beside them, by the names that were saved.
+    """
+    plain = {plain_name(name): extras for name, extras in kept.items()}
+    names = {param: name for name, param in owners.model.named_parameters()}
+    for keeping in owners.kept.values():
+        now = keeping.extras()
+        for param in keeping.parameters():
+            name = names.get(param)
+            if name is None or name not in values:
+                continue
+            extras = plain.get(plain_name(name), {})
+            if extras.keys() == now.get(param, {}).keys() and values[name].dtype == param.dtype:
+                continue  # loaded as it is
+            full = full_weights({name: values[name]}, {name: extras})[name]
+            keeping.load_full_weight(param, full.to(param.device))
+
+
+def _check_names(what: str, saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
+    if saved.keys() != here.keys():
+        raise ValueError(
+            f"resume: the checkpoint has {what} {', '.join(saved) or 'none'}, the session {', '.join(here) or 'none'}: "
+            + ("give resume(extra=...) the same names that save() got" if what == "extra" else "prepare with the same")
+        )

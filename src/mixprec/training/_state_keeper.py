@@ -1,0 +1,158 @@
+"""A session's state, gathered from the parts of the session and given back to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import nn
+from torch.nn import Parameter
+
+from ..monitor import UpdateWatch
+from ..nn import Conversion
+from ..optim import KeptWeights, WeightAverage
+from ..specs import Recipe
+from ._full_weights import full_weight
+from ._parameter_names import renamed
+from ._phases import PhaseKeeper
+from ._scales import LossScales
+from ._state import SessionState
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateKeeper:
+    """The parts of a session that have something to remember.
+
+    Attributes:
+        model: whose parameters give the names.
+        recipe: of the session.
+        conversion: random bits and histories of casts.
+        phases: of the recipe.
+        kept: weights, by the optimizer's name.
+        scales: of the losses.
+        watch: of updates that are too small, or ``None``.
+        schedules: of learning rates, by the optimizer's name.
+        averages: of weights, by name.
+    """
+
+    model: nn.Module
+    recipe: Recipe
+    conversion: Conversion
+    phases: PhaseKeeper
+    kept: Mapping[str, KeptWeights]
+    scales: LossScales
+    watch: UpdateWatch | None
+    schedules: Mapping[str, Any]
+    averages: Mapping[str, WeightAverage]
+
+    def state(self, applied: int, skipped: int) -> SessionState:
+        """What continues the session; tensors are references."""
+        extras = {p: extras for kept in self.kept.values() for p, extras in kept.extras().items()}
+        return SessionState(
+            name=self.recipe.name,
+            recipe=self.recipe,
+            losses=self.scales.state_dict(),
+            random=self.conversion.random_state(),
+            applied=applied,
+            skipped=skipped,
+            kept={name: extras[p] for name, p in self.model.named_parameters() if extras.get(p)},
+            optimizers={name: {"seed": kept.seed, "applied": kept.applied} for name, kept in self.kept.items()},
+            histories=self.conversion.histories(),
+            monitor={} if self.watch is None else self.watch.state_dict(),
+            averages={name: average.state_dict() for name, average in self.averages.items()},
+            schedules={name: schedule.state_dict() for name, schedule in self.schedules.items()},
+        )
+
+    def read(self, state_dict: Mapping[str, Any], *, convert: bool) -> SessionState:
+        """Read a state, by this model's names.
+
+        Raises:
+            ValueError: it is no session's, or another one's, and ``convert`` is not asked for.
+            TypeError: no mapping.
+        """
+        state = SessionState.from_dict(state_dict)
+        state = replace(state, kept=renamed(state.kept, (name for name, _ in self.model.named_parameters())))
+        if not convert:
+            state.refuse_other(self.state(0, 0))
+        return state
+
+    def load(self, state: SessionState, *, convert: bool) -> list[tuple[str, str]]:
+        """Continue from a state.
+
+        Returns:
+            What there is to tell: names and messages of events.
+
+        Raises:
+            ValueError: histories of other operands, or something else that does not fit.
+        """
+        told = [("converted", text) for text in state.differences(self.state(0, 0))]
+        self.phases.reach(state.applied)
+        self.conversion.load_random_state(state.random)
+        self._load_histories(state, convert=convert)
+        self.scales.load_state_dict(self._fitting_losses(state))
+        for name, kept in self.kept.items():
+            position = state.optimizers.get(name, {"seed": kept.seed, "applied": state.applied})
+            kept.seed, kept.applied = position["seed"], position["applied"]
+        for name, param, kept in self._parameters():
+            self._load_extras(name, param, kept, state, convert=convert)
+        if self.watch is not None and state.monitor:
+            self.watch.load_state_dict(state.monitor)
+        for name in self.averages.keys() - state.averages.keys():
+            self._begin_average(name)
+        told += _load_each("average", "begins from the weights that are loaded", state.averages, self.averages)
+        told += _load_each("schedule", "stays as it is", state.schedules, self.schedules)
+        return told
+
+    def _begin_average(self, name: str) -> None:
+        """Let an average that is not in the state be the weights that are."""
+        values = {n: kept.full_weight(p) for n, p, kept in self._parameters()}
+        own = self.averages[name].state_dict()
+        averages = {n: values.get(n, average) for n, average in own["averages"].items()}
+        self.averages[name].load_state_dict({**own, "updates": 0, "averages": averages})
+
+    def _load_extras(
+        self, name: str, param: Parameter, kept: KeptWeights, state: SessionState, *, convert: bool
+    ) -> None:
+        saved, own = state.kept.get(name, {}), kept.extras().get(param, {})
+        if saved.keys() == own.keys() or not convert:
+            kept.load_extras(param, saved)
+        elif saved:
+            kept.load_full_weight(param, full_weight(name, param, saved))
+
+    def _load_histories(self, state: SessionState, *, convert: bool) -> None:
+        """Where casts were converted, the histories of operands that are scaled alike go on, and others begin."""
+        histories = dict(state.histories)
+        if convert:
+            own = self.conversion.histories()
+            shapes = {name: history.shape for name, history in state.histories.items()}
+            histories = {
+                name: state.histories[name] if shapes.get(name) == history.shape else history
+                for name, history in own.items()
+            }
+        self.conversion.load_histories(histories)
+
+    def _fitting_losses(self, state: SessionState) -> dict[str, Mapping[str, Any]]:
+        """The saved loss scales as far as they mean something here: of dynamic ones, within their bounds."""
+        fitting: dict[str, Mapping[str, Any]] = {}
+        for name, saved in state.losses.items():
+            spec = self.scales.spec(name)
+            if saved["kind"] == spec.kind and (spec.kind != "static" or saved["scale"] == spec.initial):
+                fitting[name] = {**saved, "scale": min(max(saved["scale"], spec.minimum), spec.maximum)}
+        return fitting
+
+    def _parameters(self) -> Iterator[tuple[str, Parameter, KeptWeights]]:
+        owners = {param: kept for kept in self.kept.values() for param in kept.parameters()}
+        for name, param in self.model.named_parameters():
+            if param in owners:
+                yield name, param, owners[param]
+
+
+def _load_each(what: str, otherwise: str, saved: Mapping[str, Any], here: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Give each its state, and tell what is on one side only."""
+    for name in sorted(saved.keys() & here.keys()):
+        here[name].load_state_dict(saved[name])
+    gone, new = sorted(saved.keys() - here.keys()), sorted(here.keys() - saved.keys())
+    told = [f"{what} '{name}' of the state has no counterpart here" for name in gone]
+    told += [f"{what} '{name}' is not in the state: it {otherwise}" for name in new]
+    return [("not restored", text) for text in told]
