@@ -6,6 +6,7 @@ from ._audit import Audit, AuditRow
 from ._convert import Conversion, conversion_of, convert
 from ._convolution_arguments import ConvolutionGeometry, ConvolutionSize
 from ._device import native_here
+from ._function_region import FunctionMode, is_ruled
 from ._layer_types import register_layer
 from ._resolve import is_without_session, resolve
 from ._standalone import StandaloneProducts
@@ -17,9 +18,11 @@ __all__ = [
     "Conversion",
     "ConvolutionGeometry",
     "ConvolutionSize",
+    "FunctionMode",
     "StandaloneProducts",
     "conversion_of",
     "convert",
+    "is_ruled",
     "is_without_session",
     "native_here",
     "register_layer",

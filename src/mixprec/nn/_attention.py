@@ -7,7 +7,7 @@ same arithmetic that a native kernel with fp32 accumulation does. Only 16-bit te
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,9 +16,10 @@ from torch import Tensor
 
 from ._autograd import plain_torch
 from ._matmul import matmul
-from ._once import OnceFunction, once, refuse_transforms
+from ._once import OnceFunction, refuse_transforms
 from ._site import ConversionState, Site
 from ._telling import plain_product
+from ._twice import twice
 
 # Memory of a pass for the kernel's operands: query, key and value; before them and after, the gradient and the output.
 _SLOTS = ("first", "second", "third", "weight", "sums")
@@ -33,6 +34,14 @@ class AttentionArguments:
     is_causal: bool = False
     scale: float | None = None
     enable_gqa: bool = False
+
+
+def _again(ctx: Any) -> Any:
+    q, k, v, _out, _logsumexp, bias = ctx.saved_tensors
+    if not ctx.state.is_twice:
+        return None
+    arguments, site = replace(ctx.arguments, attn_mask=bias, enable_gqa=False), ctx.state.functional
+    return (q, k, v), lambda: composed(q, k, v, arguments, site, site)[0]
 
 
 class WideAttention(OnceFunction):
@@ -60,7 +69,7 @@ class WideAttention(OnceFunction):
         return out
 
     @staticmethod
-    @once
+    @twice(_again)
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]  # the decorator's types are open
         (grad,) = grad_outputs
         q, k, v, out, logsumexp, bias = ctx.saved_tensors

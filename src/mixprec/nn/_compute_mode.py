@@ -33,29 +33,41 @@ class ComputeMode(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
-        state = self.state
-        reaches = state.is_16bit or state.functions
-        if func is torch.nn.functional.multi_head_attention_forward and reaches and not is_left_to_torch(state):
-            # A mode is off while it handles a call; the products inside have to see it again.
-            with self:
-                return multi_head_attention_forward(state, *args, **kwargs)
-        handler = product_handler(func) or (HANDLERS.get(func) if state.is_16bit else PLAIN.get(func))
-        if handler is not None and not is_left_to_torch(state):
-            return handler(state, func, args, kwargs)
-        if func is torch.Tensor.unflatten:
-            # Under a mode, torch's compiler inlines this one method and stops at its super() call.
-            func = torch.unflatten
-        return func(*args, **kwargs)
+        return apply_rules(self, self.state, func, args, kwargs or {})
+
+
+def apply_rules(
+    mode: TorchFunctionMode,
+    state: ConversionState,
+    func: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """One call that ``mode`` has seen, as the rules of ``state`` want it."""
+    reaches = state.is_16bit or state.functions
+    if func is torch.nn.functional.multi_head_attention_forward and reaches and not is_left_to_torch(state):
+        # A mode is off while it handles a call; the products inside have to see it again.
+        with mode:
+            return multi_head_attention_forward(state, *args, **kwargs)
+    handler = product_handler(func) or (HANDLERS.get(func) if state.is_16bit else PLAIN.get(func))
+    if handler is not None and not is_left_to_torch(state):
+        return handler(state, func, args, kwargs)
+    if func is torch.Tensor.unflatten:
+        # Under a mode, torch's compiler inlines this one method and stops at its super() call.
+        func = torch.unflatten
+    return func(*args, **kwargs)
 
 
 def active_state() -> ConversionState | None:
     """The conversion whose region the running code is in, if any."""
-    stack: list[TorchFunctionMode] = _get_current_function_mode_stack()
-    return next((mode.state for mode in reversed(stack) if isinstance(mode, ComputeMode)), None)
+    return next((mode.state for mode in reversed(running_modes()) if isinstance(mode, ComputeMode)), None)
 
 
 def is_active(state: ConversionState) -> bool:
     """Whether the running code is inside a region of this conversion."""
-    stack: list[TorchFunctionMode] = _get_current_function_mode_stack()
-    return any(isinstance(mode, ComputeMode) and mode.state is state for mode in stack)
+    return any(isinstance(mode, ComputeMode) and mode.state is state for mode in running_modes())
+
+
+def running_modes() -> list[TorchFunctionMode]:
+    """The function modes of this thread, the outermost first."""
+    return _get_current_function_mode_stack()

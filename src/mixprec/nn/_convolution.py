@@ -12,10 +12,25 @@ from ._cast_convolution import CastConvolution
 from ._convolution_arguments import ConvolutionArguments
 from ._convolution_refusals import refuse_convolution_casts
 from ._exact_product import exactly
-from ._once import OnceFunction, once, refuse_transforms
+from ._once import OnceFunction, refuse_transforms
 from ._operands import rounded_to
 from ._site import ConversionState, Site
 from ._telling import plain_product
+from ._twice import rounded_weight, stand_in, twice
+
+
+def _again(ctx: Any) -> Any:
+    (x, weight), dtype = ctx.saved_tensors, ctx.state.compute_dtype
+    x_dtype, bias = ctx.dtypes
+    if not ctx.state.is_twice or x_dtype != dtype:
+        return None
+    b = None if bias is None else stand_in(*bias[1], like=weight, dtype=bias[0])
+
+    def make() -> Tensor:
+        operands = x.float(), rounded_weight(weight, dtype), None if b is None else b.float()
+        return torch.ops.aten.convolution(*operands, *ctx.arguments.positional())
+
+    return (x, weight, b), make
 
 
 class ConvolutionFunction(OnceFunction):
@@ -42,7 +57,7 @@ class ConvolutionFunction(OnceFunction):
         return y
 
     @staticmethod
-    @once
+    @twice(_again)
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]  # the decorator's types are open
         (grad,) = grad_outputs
         x_c, weight = ctx.saved_tensors
@@ -76,6 +91,8 @@ def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, arguments: Convo
     refuse_convolution_casts(site.name, site.casts, tuple(weight.shape[2:]))
     batched = x.dim() == weight.dim()
     x = x if batched else x[None]
+    if site.state.is_twice and site.casts.is_plain:
+        x = x.to(site.state.compute_dtype)
     # No images: nothing to cast, and no block or scale to find.
     y: Any = (
         ConvolutionFunction.apply(x, weight, bias, arguments, site)

@@ -13,14 +13,31 @@ from ._autograd import plain_torch
 from ._cast_context import CastContext, grad_context, input_context, padded_shape, weight_context
 from ._clipping import passed_on, trusted
 from ._engines import Product, engine_name, multiply
-from ._once import OnceFunction, once, refuse_transforms
+from ._once import OnceFunction, refuse_transforms
 from ._operand import FORMAT_OF_DTYPE, Operand
 from ._operand_cast import OperandCast
 from ._operands import cast_both, cast_operand, operand_of, rounded_to, transposed
 from ._saved_input import SavedInput, cast_and_keep, kept_operand
 from ._site import Site
 from ._telling import product as told
+from ._twice import rounded_weight, stand_in, twice
 from ._weight_cache import Codes
+
+
+def _again(ctx: Any) -> Any:
+    (x_MK, *_, weight_NK, _drawn, _bits), (x_dtype, bias_dtype) = ctx.saved_tensors, ctx.dtypes
+    dtype = ctx.site.state.compute_dtype
+    if not (ctx.site.state.is_twice and ctx.site.casts.is_plain and x_dtype == dtype):
+        return None
+    bias_N = None if bias_dtype is None else stand_in(weight_NK.shape[0], like=weight_NK, dtype=bias_dtype)
+    rows = ctx.rows
+    x = stand_in(rows, weight_NK.shape[1], like=weight_NK, dtype=dtype) if x_MK is None else x_MK
+
+    def make() -> Tensor:
+        bias = None if bias_N is None else bias_N.float()
+        return torch.nn.functional.linear(x.float(), rounded_weight(weight_NK, dtype), bias)
+
+    return (x, weight_NK, bias_N), make
 
 
 class LinearFunction(OnceFunction):
@@ -49,12 +66,12 @@ class LinearFunction(OnceFunction):
             y_MN = run(site, (ctx.where, "fprop"), x, transposed(w), product, _bias(bias_N, site))
             clipping = casts.fprop_input if ctx.needs_input_grad[0] else None
             bits = trusted(x_c, clipping, context) if clipping is not None and clipping.clips else None
-        ctx.site, ctx.dtypes = site, (x_MK.dtype, None if bias_N is None else bias_N.dtype)
+        ctx.site, ctx.rows, ctx.dtypes = site, x_MK.shape[0], (x_MK.dtype, None if bias_N is None else bias_N.dtype)
         ctx.save_for_backward(*kept, weight_NK, drawn, bits)
         return y_MN
 
     @staticmethod
-    @once
+    @twice(_again)
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]  # the decorator's types are open
         (grad_MN,) = grad_outputs
         *kept, weight_NK, drawn, bits = ctx.saved_tensors
@@ -95,6 +112,8 @@ def _trusted_weight_gradient(
 def linear(x: Tensor, weight_NK: Tensor, bias_N: Tensor | None, site: Site) -> Tensor:
     """``LinearFunction`` for inputs of any number of dimensions."""
     refuse_transforms(site.name, x, weight_NK)
+    if site.state.is_twice and site.casts.is_plain:
+        x = x.to(site.state.compute_dtype)
     x_MK = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])  # where K is 0, -1 would stand for any number
     y_MN: Any = LinearFunction.apply(x_MK, weight_NK, bias_N, site)
     return y_MN.reshape(*x.shape[:-1], weight_NK.shape[0])

@@ -11,9 +11,17 @@ from torch import Tensor
 from ._autograd import plain_torch
 from ._batched_product import CastBatchedProduct
 from ._exact_product import exactly
-from ._once import OnceFunction, once, refuse_transforms
+from ._once import OnceFunction, refuse_transforms
 from ._site import ConversionState, Site
 from ._telling import plain_product
+from ._twice import twice
+
+
+def _again(ctx: Any) -> Any:
+    (a_BMK, b_BKN), dtype = ctx.saved_tensors, ctx.state.compute_dtype
+    if not ctx.state.is_twice or ctx.dtypes != (dtype, dtype):
+        return None
+    return (a_BMK, b_BKN), lambda: torch.bmm(a_BMK.float(), b_BKN.float())
 
 
 class BatchedProduct(OnceFunction):
@@ -32,7 +40,7 @@ class BatchedProduct(OnceFunction):
             return _product(a_c, b_c, state, (ctx.where, "fprop"), wide)
 
     @staticmethod
-    @once
+    @twice(_again)
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor | None, Tensor | None, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]  # the decorator's types are open
         (grad_BMN,) = grad_outputs
         a_BMK, b_BKN = ctx.saved_tensors
@@ -78,6 +86,8 @@ def matmul(
     count = math.prod(batch)  # of an empty matrix -1 would stand for any number
     a3 = a2.expand(*batch, *a2.shape[-2:]).reshape(count, *a2.shape[-2:])
     b3 = b2.expand(*batch, *b2.shape[-2:]).reshape(count, *b2.shape[-2:])
+    if site.state.is_twice and site.casts.is_plain and not has_weight:
+        a3, b3 = a3.to(site.state.compute_dtype), b3.to(site.state.compute_dtype)
     product: Any = (
         BatchedProduct.apply(a3, b3, site.state, wide, has_weight)
         if site.casts.is_plain

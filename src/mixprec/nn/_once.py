@@ -12,8 +12,8 @@ from torch.autograd import forward_ad
 
 _R = TypeVar("_R")
 _WAY_OUT = (
-    "Call restore() on the conversion for that part, or convert only the submodules outside of it; docs/support.md "
-    "lists what converted models do not do"
+    "Call restore() on the conversion for that part, or convert only the submodules outside of it (in a region of "
+    "autocast: put that part into one with enabled=False); docs/support.md lists what converted models do not do"
 )
 
 

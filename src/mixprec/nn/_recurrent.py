@@ -11,6 +11,7 @@ from torch import Tensor
 from ._parameter_views import parameter_of
 from ._site import ConversionState
 from ._telling import compute_dtype_call
+from ._twice import rounded_weight
 
 
 def recurrent(func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], state: ConversionState) -> Any:
@@ -23,23 +24,11 @@ def recurrent(func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, A
         return tuple(y.to(state.compute_dtype) if y.is_floating_point() else y for y in outputs)
 
 
-class _RoundedWeight(torch.autograd.Function):
-    """A weight's values in the compute dtype, in fp32; its gradient is not rounded, as no layer's is."""
-
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor, dtype: torch.dtype) -> Tensor:
-        return weight.to(dtype).float()
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
-        return grad_outputs[0], None
-
-
 def rounded(value: Any, state: ConversionState) -> Any:
     """Floating tensors, in lists and tuples too, with values of the compute dtype, in fp32."""
     if isinstance(value, Tensor):
         if value.dtype == torch.float32 and parameter_of(value) is not None:
-            return _RoundedWeight.apply(value, state.compute_dtype)
+            return rounded_weight(value, state.compute_dtype)
         return value.to(state.compute_dtype).float() if value.is_floating_point() else value
     if type(value) in (list, tuple):
         return type(value)(rounded(v, state) for v in value)

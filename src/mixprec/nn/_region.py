@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree  # torch's own; knows the output class
 from ._autograd import is_in_backward, traces_in_backward
 from ._class_swap import subclass_of
 from ._compute_mode import ComputeMode, is_active
+from ._function_region import functions_aside
 from ._observer import observing
 from ._site import ConversionState
 from ._user_regions import ATTRIBUTE, begin_pass, note_module
@@ -58,13 +59,13 @@ def run_outermost(
         repeats = state.enter_call(args, kwargs)
         state.show_to_traces()
         try:
-            with ComputeMode(state):
+            with functions_aside(), ComputeMode(state):
                 return forward(*args, **kwargs)
         finally:
             state.leave_call(repeats)
     _refuse_traced_recomputation(state, current.running)
     observer = None if torch.compiler.is_compiling() else state.observer
-    with autocast_of(state), ComputeMode(state), observing(observer):
+    with functions_aside(), autocast_of(state), ComputeMode(state), observing(observer):
         begin_pass(state, current.running, recomputes=False)
         note_module(state, current.running)
         current.records = torch.is_grad_enabled()

@@ -46,6 +46,8 @@ class ConversionState:
         observer: who listens to GEMMs, or ``None``.
         weights: codes of weights that did not change between two casts.
         step: how often a session has updated the weights; ``None`` without one.
+        is_twice: whether products without casts can be differentiated twice; their inputs are cast outside of them
+            then, which takes a pass more over each gradient.
         left: paths of modules that ran in a region that the model's author keeps out of autocast.
     """
 
@@ -61,6 +63,7 @@ class ConversionState:
     observer: GemmObserver | None = None
     weights: WeightCache = field(default_factory=WeightCache)
     step: int | None = None
+    is_twice: bool = False
     left: set[str] = field(default_factory=lambda: set())
 
     def __post_init__(self) -> None:

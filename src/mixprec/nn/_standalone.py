@@ -22,7 +22,7 @@ from ._product_sites import product
 from ._site import STREAMS_PER_SITE, ConversionState, Site
 from ._standalone_casts import Precision, casts_of_call
 from ._standalone_operands import refuse_operand_dtype, refuse_operands
-from ._weight_cache import Codes, WeightCache
+from ._weight_cache import NoCodes
 from ._workspace import Workspace
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -32,15 +32,6 @@ class _FreshMemory(Workspace):
     """Never gives memory: a call's operands may live as long as its graph, and so would their memory."""
 
     def take(self, slot: str, shape: Any, device: torch.device) -> None:
-        """Nothing."""
-
-
-class _NoCodes(WeightCache):
-    """Keeps nothing: it serves one call."""
-
-    def __init__(self) -> None: ...
-
-    def codes(self, weight: Tensor, operand: str, step: int | None, make: Callable[[], Codes]) -> None:
         """Nothing."""
 
 
@@ -144,7 +135,7 @@ def _new_state(device: torch.device, dtype: torch.dtype, seed: int) -> Conversio
         native_compute=native,
         native_fp8=native_fp8,
         random=new_random_state(seed),
-        weights=_NoCodes(),
+        weights=NoCodes(),
     )
     state.begin_alone(_FreshMemory())
     return state

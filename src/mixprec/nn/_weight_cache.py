@@ -78,3 +78,12 @@ class WeightCache:
     def clear(self) -> None:
         """Forget all codes."""
         self._entries.clear()
+
+
+class NoCodes(WeightCache):
+    """Keeps nothing: for what makes no casts, or serves one call."""
+
+    def __init__(self) -> None: ...
+
+    def codes(self, weight: Tensor, operand: str, step: int | None, make: Callable[[], Codes]) -> None:
+        """Nothing."""

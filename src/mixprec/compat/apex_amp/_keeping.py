@@ -1,0 +1,78 @@
+"""The weights behind a prepared optimizer: the model's own, or fp32 masters of its 16-bit ones."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+from torch.optim import Optimizer
+
+from ...optim import HALF_DTYPES, KeptWeights
+
+
+class AsTheyAre:
+    """The optimizer updates the model's own parameters, in their dtype."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.optimizer = optimizer
+
+    def parameters(self) -> list[Parameter]:
+        """The model's own parameters."""
+        return [p for group in self.optimizer.param_groups for p in group["params"]]
+
+    def agree(self) -> None:
+        """What was cleared, or added, on the optimizer's side is so on the model's, and the other way about."""
+
+    def set_gradient(self, param: Parameter, wide: Tensor) -> None:
+        """Give a parameter its unscaled gradient, which is fp32 or wider."""
+        param.grad = wide.to(param.dtype) if param.dtype in HALF_DTYPES else wide
+
+    def attach(self) -> None:
+        """Gradients have been set on the model's side: the optimizer's are the same."""
+
+    def write(self) -> None:
+        """The optimizer has stepped: write the model's weights."""
+
+    def full_weight(self, param: Parameter) -> Tensor | None:
+        """The master of a parameter, fresh."""
+        return None
+
+    def load_full_weight(self, param: Parameter, value: Tensor) -> None:
+        """Continue from a saved master."""
+
+
+class Masters(AsTheyAre):
+    """The optimizer updates fp32 masters; a 16-bit parameter is its master, rounded.
+
+    The gradient of a master is its parameter's, the same fp32 tensor.
+    """
+
+    def __init__(self, kept: KeptWeights) -> None:
+        super().__init__(kept.optimizer)
+        self._kept = kept
+
+    def parameters(self) -> list[Parameter]:
+        return self._kept.parameters()
+
+    def agree(self) -> None:
+        self._kept.begin_backward()
+        self._kept.adopt_writes()
+
+    def set_gradient(self, param: Parameter, wide: Tensor) -> None:
+        param.grad = wide
+
+    def attach(self) -> None:
+        self._kept.gradients()
+
+    @torch.no_grad()
+    def write(self) -> None:
+        held = {id(p) for group in self.optimizer.param_groups for p in group["params"]}
+        for param, extras in self._kept.extras().items():
+            if id(param) not in held:  # an optimizer of mixprec.optim writes them itself
+                self._kept.load_full_weight(param, extras["master"])
+
+    def full_weight(self, param: Parameter) -> Tensor | None:
+        return self._kept.full_weight(param)
+
+    def load_full_weight(self, param: Parameter, value: Tensor) -> None:
+        self._kept.load_full_weight(param, value)
