@@ -68,8 +68,9 @@ def _storages_of(tensor: Tensor) -> Iterator[tuple[StorageKey, int]]:
 def _dense_parts(tensor: Tensor) -> Iterator[Tensor]:
     """The strided tensors that a tensor is made of; none of one without memory."""
     if is_traceable_wrapper_subclass(tensor):
-        for name in tensor.__tensor_flatten__()[0]:
-            yield from _dense_parts(getattr(tensor, name))
+        inner = [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]]  # a DTensor names its mesh too
+        for part in tensors_in(inner):
+            yield from _dense_parts(part)
     elif isinstance(tensor, FakeTensor) or tensor.device.type == "meta":
         return
     elif _is_hollow(tensor):
