@@ -212,5 +212,5 @@ def test_a_state_whose_keys_became_text_is_refused() -> None:
         other.load_state_dict(as_text)
     assert not other.state
     foreign = {**state, "state": {**state["state"], 7: {}}}
-    with pytest.raises(ValueError, match="under 7, .*another optimizer"):
+    with pytest.raises(ValueError, match=r"under 7, .*another optimizer"):
         other.load_state_dict(foreign)

@@ -71,9 +71,11 @@ def test_a_part_is_compiled_from_the_second_step_on(compiled):
     assert backend.graphs == 0
     step(session, 1)
     graphs, runs = backend.graphs, backend.runs
-    assert graphs > 0 and runs > 0
+    assert graphs > 0
+    assert runs > 0
     step(session, 2)
-    assert backend.graphs == graphs and backend.runs == 2 * runs
+    assert backend.graphs == graphs
+    assert backend.runs == 2 * runs
 
 
 @pytest.mark.parametrize("name", ["bf16", "fp8-delayed", "fp4-all-the-way"])
@@ -90,7 +92,8 @@ def test_the_numbers_are_the_eager_ones(name, compiled):
 def test_the_audit_counts_the_part_and_says_that_it_ran_uncompiled():
     eager, session = build("bf16"), build("bf16")
     compile_in_place(session.model, "eager")
-    step(eager, 0), step(session, 0)
+    step(eager, 0)
+    step(session, 0)
     assert session.audit().rows == eager.audit().rows
     assert any("ran uncompiled in the measured step" in note for note in session.audit().notes)
     assert not any("uncompiled" in note for note in eager.audit().notes)

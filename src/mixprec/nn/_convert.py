@@ -207,11 +207,16 @@ class Conversion:
     def commit_step(self) -> None:
         """The step was applied: its random bits are used up, and weights have changed."""
         self.state.step = (self.state.step or 0) + 1
+        self.state.weights.drop_stale()
         self.begin_step()
 
     def discard_step(self) -> None:
         """The step was skipped: give its random bits back, and forget its amaxes."""
         self._step_start.restore(self.state)
+
+    def position(self) -> tuple[int, int]:
+        """Changes with every training pass that begins, compiled ones that draw random bits included."""
+        return self.state.passes, self.state.random._version
 
     def random_state(self) -> Tensor:
         """``[seed, offset]`` of the random casts, int64."""

@@ -15,8 +15,8 @@ class ModuleStack:
     """The paths of the modules of ``model`` whose forward is running, the outermost first.
 
     Forward calls only, recomputation's included. A module that is not the model's counts to the one that calls it: only
-    a global hook would see it, and of those torch's compiler warns. (torch's own tracker also enters modules in the backward pass, by
-    hooks on tensors, and stays in one that returns its input, as a dropout of zero does.)
+    a global hook would see it, and of those torch's compiler warns. (torch's own tracker also enters modules in the
+    backward pass, by hooks on tensors, and stays in one that returns its input, as a dropout of zero does.)
     """
 
     def __init__(self, model: nn.Module) -> None:
