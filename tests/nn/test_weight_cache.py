@@ -134,3 +134,23 @@ def test_an_evaluation_in_inference_mode_leaves_codes_that_training_can_read() -
         for _ in range(3):
             model(x)
     assert all(torch.equal(a, b) for a, b in zip(results(model, x), want, strict=True))
+
+
+def test_an_update_lets_the_codes_of_trained_weights_go_and_keeps_those_of_frozen_ones() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64))
+    model[0].weight.requires_grad_(False)
+    conversion = convert(model, low("mxfp8 rceil"))
+    conversion.begin_step()
+    x = torch.randn(5, 64)
+    for _ in range(3):
+        results(model, x)
+    cache = conversion.state.weights
+    both = len(cache.tensors)
+    conversion.commit_step()
+    assert 2 * len(cache.tensors) == both > 0
+    frozen = [t.data_ptr() for t in cache.tensors]
+    for _ in range(3):
+        results(model, x)
+    assert len(cache.tensors) == both
+    assert set(frozen) <= {t.data_ptr() for t in cache.tensors}

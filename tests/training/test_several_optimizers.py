@@ -182,3 +182,19 @@ def test_an_optimizer_without_gradients_is_left_alone_beside_one_that_steps():
     assert result.skipped == {"g": "no parameter of it has a gradient"}
     assert equal(before, weights(model["g"]))
     assert str(opts["g"].state_dict()) == str(state)
+
+
+def test_a_skipped_step_gives_back_buffers_of_the_other_parts_and_each_applied_call_counts():
+    torch.manual_seed(0)
+    generator = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    model = nn.ModuleDict({"g": generator, "d": nn.Linear(4, 1)})
+    optimizers = {name: torch.optim.SGD(model[name].parameters(), lr=0.1) for name in ("g", "d")}
+    session = prepare(model, optimizers, "fp32")
+    for bad in (False, True):
+        before = generator[1].running_mean.clone()
+        fake = generator(torch.randn(8, 4))
+        loss = model["d"](fake.detach()).mean() * (math.inf if bad else 1.0)
+        assert session.step(loss, optimizer="d").applied != bad
+        assert session.step(model["d"](fake).mean(), optimizer="g").applied
+        assert torch.equal(generator[1].running_mean, before) == bad
+    assert session.applied == 3

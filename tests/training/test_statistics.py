@@ -148,6 +148,31 @@ def test_a_buffer_that_changes_late_is_given_back_or_told(size):
     assert model.table.count_nonzero() == 0  # known to change from now on
 
 
+def test_no_copy_of_a_constant_is_kept_and_a_change_is_found_all_the_same():
+    model = Late(2**14)
+    session = prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), "fp32")
+    model(torch.ones(2, 4))
+    assert [t.numel() for t in session._statistics.tensors] == [2**14]
+    assert session.step(model(torch.ones(2, 4)).sum()).applied
+    assert session._statistics.tensors == ()
+    assert session.step(model(torch.ones(2, 4)).sum()).applied  # changes it
+    changed = model.table.clone()
+    assert changed.count_nonzero() == 4
+    assert not session.step(model(torch.full((2, 4), math.inf)).sum()).applied
+    assert torch.equal(model.table, changed)
+    assert not session.step(model(torch.full((2, 4), math.inf)).sum()).applied
+    assert torch.equal(model.table, changed)
+
+
+def test_a_constant_that_a_skipped_step_changes_first_is_told():
+    model = Late(2**14)
+    session = prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), "fp32")
+    for _ in range(2):
+        assert session.step(model(torch.ones(2, 4)).sum()).applied
+    result = session.step(model(torch.full((2, 4), math.inf)).sum())
+    assert ("buffer not given back", "table") in [(e.name, e.site) for e in result.events]
+
+
 def test_a_write_between_steps_is_the_users_and_stays():
     session = build("average in place")
     assert step(session, 0)

@@ -15,11 +15,12 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._C._dynamo.eval_frame import get_eval_frame_callback
 
 
 def is_watched_by_compiler() -> bool:
     """Whether this code runs between two graphs of a compiled caller, whose compiler sees every call."""
-    callback = torch._C._dynamo.eval_frame.get_eval_frame_callback()  # None: no compiler; False: it only runs
+    callback = get_eval_frame_callback()  # None: no compiler; False: it only runs
     return callback is not None and callback is not False
 
 

@@ -125,7 +125,10 @@ class StatisticsKeeper:
             if buffer.copy is None or is_stale:
                 lost.append(_path(key))
                 continue
-            buffer.tensor.copy_(buffer.copy)
+            # A graph in flight, of another optimizer's loss, may hold running statistics, of which it reads nothing:
+            # torch's own updates of them count as no write either.
+            has_statistics = _has_statistics(self._modules[key[0]])
+            (buffer.tensor.data if has_statistics else buffer.tensor).copy_(buffer.copy)
             buffer.version = buffer.tensor._version
             self._modules[key[0]]._buffers[key[1]] = buffer.tensor
         lost += map(_path, self._new())

@@ -1,4 +1,4 @@
-"""The compiled extension belongs to these sources: a stale one would take addresses for what they are not, and abort."""
+"""The extension belongs to these sources: a stale one would take addresses for what they are not, and abort."""
 
 from __future__ import annotations
 
