@@ -183,3 +183,34 @@ def test_what_is_no_state_of_these_parameters_is_refused() -> None:
     grad = torch.optim.AdamW([Parameter(torch.ones(2))], amsgrad=True)
     with pytest.raises(ValueError, match=r"has no amsgrad=True"):
         few.load_state_dict(grad.state_dict())
+
+
+@pytest.mark.parametrize("old", ["master", "split", "kahan"])
+def test_a_state_of_16_bit_weights_is_converted_to_fp32_ones(old: str) -> None:
+    params, optimizer = build(old)
+    take_steps(params, optimizer, 0, 3)
+    full = [keep_weights(optimizer, "master").full_weight(p) for p in params]
+    wide = [Parameter(p.detach().float()) for p in params]
+    groups = [{"params": wide[:2]}, {"params": wide[2:], "lr": 0.02}]
+    other = mixprec.optim.AdamW(groups, lr=0.01, moments=Moments(small=100))
+    with pytest.raises(ValueError, match=r"here as they are .*convert=True"):
+        other.load_state_dict(saved(optimizer))
+    other.load_state_dict(saved(optimizer), convert=True)
+    assert all(torch.equal(p, value) for p, value in zip(wide, full, strict=True))
+    assert all(set(other.state[p]) == {"exp_avg", "exp_avg_sq", "step"} for p in wide)
+    assert torch.equal(other.state[wide[0]]["exp_avg"], optimizer.state[params[0]]["exp_avg"])
+    take_steps(wide, other, 3, 1)
+
+
+def test_a_state_whose_keys_became_text_is_refused() -> None:
+    params, optimizer = build("master")
+    take_steps(params, optimizer, 0, 1)
+    state = optimizer.state_dict()
+    as_text = {**state, "state": {str(key): value for key, value in state["state"].items()}}
+    _, other = build("master")
+    with pytest.raises(ValueError, match=r"under '0', '1', '2', .* are 0, 1, 2, .*int\(key\)"):
+        other.load_state_dict(as_text)
+    assert not other.state
+    foreign = {**state, "state": {**state["state"], 7: {}}}
+    with pytest.raises(ValueError, match=r"under 7, .*another optimizer"):
+        other.load_state_dict(foreign)

@@ -26,6 +26,7 @@ from ._resolve import emulation_note, kept_dtypes, notes_about, resolve
 from ._site import SITE, ConversionState
 from ._site_assignment import assign_sites
 from ._step_start import StepStart
+from ._uncompiled import has_compiled_parts
 from ._user_regions import ATTRIBUTE
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -33,6 +34,10 @@ _HANDLE = "_mixprec_conversion"
 _COMPILED = (
     "the measured step was compiled by torch.compile, whose products cannot be counted: run one step of the model "
     "before compiling it; its numbers are the eager ones bit for bit under aot_eager, and to rounding under Inductor"
+)
+_PARTS = (
+    "parts of the model that torch.compile compiles ran uncompiled in the measured step, for the products of compiled "
+    "code cannot be counted; other steps run them compiled"
 )
 
 
@@ -94,7 +99,7 @@ class Conversion:
         self._alone, self._structure = dict(matched.alone), matched.structure
         self._step_start = StepStart.of(state)
         self._rows: tuple[AuditRow, ...] = ()
-        self._was_compiled = False
+        self._measured_notes: tuple[str, ...] = ()
 
     def apply_rules(self, recipe: Recipe, matched: Matched | None = None) -> None:
         """Give every layer and function call the casts that rules say: at conversion, or when a phase begins.
@@ -188,7 +193,7 @@ class Conversion:
 
     def audit(self) -> Audit:
         """Format and engine of every GEMM of the last measured step."""
-        notes = (*self.notes, _COMPILED) if self._was_compiled else self.notes
+        notes = (*self.notes, *self._measured_notes)
         return Audit(recipe=self.recipe.name, rows=self._rows, kept=kept_dtypes(self.model), notes=notes)
 
     def begin_step(self) -> None:
@@ -202,11 +207,16 @@ class Conversion:
     def commit_step(self) -> None:
         """The step was applied: its random bits are used up, and weights have changed."""
         self.state.step = (self.state.step or 0) + 1
+        self.state.weights.drop_stale()
         self.begin_step()
 
     def discard_step(self) -> None:
         """The step was skipped: give its random bits back, and forget its amaxes."""
         self._step_start.restore(self.state)
+
+    def position(self) -> tuple[int, int]:
+        """Changes with every training pass that begins, compiled ones that draw random bits included."""
+        return self.state.passes, self.state.random._version
 
     def random_state(self) -> Tensor:
         """``[seed, offset]`` of the random casts, int64."""
@@ -240,7 +250,10 @@ class Conversion:
 
     def _end_measurement(self, observer: GemmObserver) -> None:
         self._rows = make_rows(observer.flops)
-        self._was_compiled = not observer.was_on
+        if observer.was_on:
+            self._measured_notes = (_PARTS,) if has_compiled_parts(self.model) else ()
+        else:
+            self._measured_notes = (_COMPILED,)
         self.state.observer = None
 
 

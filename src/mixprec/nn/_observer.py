@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ._autograd import is_in_backward
 from ._flop_counts import flops_of
 from ._module_stack import ROOT, ModuleStack
+from ._uncompiled import is_watched_by_compiler, uncompiled
 
 #: Names of the GEMMs of a forward pass; seen during a backward pass they are recomputed.
 FORWARD_GEMMS = ("fprop", "attention")
@@ -87,6 +88,7 @@ class GemmObserver(TorchDispatchMode):
         self._origins: dict[int, _Origin] = {}  # by the sequence number of the autograd node
         self._spans: list[tuple[int, int]] = []  # of the numbers of nodes that were made while it was on
         self._entered = 0
+        self._uncompiled: AbstractContextManager[Any] = nullcontext()
 
     @contextmanager
     def product(self, site: str, gemm: str, formats: tuple[str, str], engine: str) -> Generator[None]:
@@ -109,6 +111,8 @@ class GemmObserver(TorchDispatchMode):
     def __enter__(self) -> GemmObserver:
         self.is_on = self.was_on = True
         self._entered = _next_number()
+        self._uncompiled = uncompiled()
+        self._uncompiled.__enter__()
         self._modules.__enter__()
         return super().__enter__()
 
@@ -117,6 +121,7 @@ class GemmObserver(TorchDispatchMode):
         self._spans.append((self._entered, _next_number()))
         self._modules.__exit__(*exc)
         super().__exit__(*exc)
+        self._uncompiled.__exit__(*exc)
 
     @contextmanager
     def _again(self) -> Generator[None]:
@@ -219,5 +224,10 @@ def _formats(args: tuple[Any, ...]) -> tuple[str, str]:
 
 
 def observing(observer: GemmObserver | None) -> AbstractContextManager[Any]:
-    """``observer`` turned on inside, unless there is none or it is on already; an evaluation is no step's pass."""
-    return nullcontext() if observer is None or observer.is_on or not torch.is_grad_enabled() else observer
+    """``observer`` turned on inside, unless there is none or it is on already; an evaluation is no step's pass.
+
+    Between two graphs of a compiled caller it stays off: the compiler would give up what it sees a mode on.
+    """
+    if observer is None or observer.is_on or not torch.is_grad_enabled() or is_watched_by_compiler():
+        return nullcontext()
+    return observer

@@ -48,6 +48,7 @@ class ConversionState:
         step: how often a session has updated the weights; ``None`` without one.
         is_twice: whether products without casts can be differentiated twice; their inputs are cast outside of them
             then, which takes a pass more over each gradient.
+        passes: training passes that began, but for those in compiled code.
         left: paths of modules that ran in a region that the model's author keeps out of autocast.
     """
 
@@ -64,6 +65,7 @@ class ConversionState:
     weights: WeightCache = field(default_factory=WeightCache)
     step: int | None = None
     is_twice: bool = False
+    passes: int = 0
     left: set[str] = field(default_factory=lambda: set())
 
     def __post_init__(self) -> None:
@@ -208,6 +210,7 @@ class ConversionState:
         else:
             with self._lock:
                 self._draw()
+                self.passes += 1
             if self._is_drawn_from:
                 self.current.training = self._past.begin(self.current.drawn)
 

@@ -41,6 +41,7 @@ class WeightCache:
 
     def __init__(self) -> None:
         self._entries: Any = WeakIdKeyDictionary()
+        self._has_trained = False  # codes of weights that steps change
 
     def codes(self, weight: Tensor, operand: str, step: int | None, make: Callable[[], Codes]) -> Codes | None:
         """The codes of a weight's operand, made and kept from its second use on; ``None`` where they are not kept.
@@ -66,7 +67,17 @@ class WeightCache:
             return None
         if entry.codes is None:
             entry.codes = make()
+            self._has_trained |= parameter.requires_grad
         return entry.codes
+
+    def drop_stale(self) -> None:
+        """The weights were updated: forget the codes of those that are trained."""
+        if not self._has_trained:
+            return
+        self._has_trained = False
+        for parameter, entries in self._entries.items():
+            if parameter.requires_grad:
+                entries.clear()
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -84,6 +95,9 @@ class NoCodes(WeightCache):
     """Keeps nothing: for what makes no casts, or serves one call."""
 
     def __init__(self) -> None: ...
+
+    def drop_stale(self) -> None:
+        """Nothing."""
 
     def codes(self, weight: Tensor, operand: str, step: int | None, make: Callable[[], Codes]) -> None:
         """Nothing."""

@@ -164,10 +164,17 @@ def convert_state(
     if old == new:
         return
     if old.kind != new.kind:
-        value = load_weight(old.weight(param, state))
+        value = load_weight(old.weight(_as_it_was_kept(param, old), state))
         for name, _ in EXTRAS.values():
             state.pop(name, None)
         load_nearest(new.weight(param, state), value)
     for name in names:
         if name.values(state) is not None:
             new.load_moment(name, param, state, load_moment(old.moment(name, param, state)))
+
+
+def _as_it_was_kept(param: Tensor, old: Layout) -> Tensor:
+    """The 16-bit weight whose values a parameter of fp32 was loaded with; beside a master it may have any."""
+    if old.kind not in EXTRAS or param.dtype != torch.float32:
+        return param
+    return param.detach().to(torch.bfloat16)

@@ -32,6 +32,7 @@ def load_state(optimizer: KernelOptimizer, saved: Mapping[str, Any], convert: bo
     """See ``KernelOptimizer.load_state_dict``; nothing is changed where it refuses."""
     who, groups = type(optimizer).__name__, cast("list[Group]", saved["param_groups"])
     _check_groups(who, groups, optimizer.param_groups)
+    _check_keys(who, saved["state"], groups)
     adopted = [_adopted(who, theirs, ours) for theirs, ours in zip(groups, optimizer.param_groups, strict=True)]
     entries: list[tuple[Parameter, SavedEntry, Layout]] = []
     for theirs, group, ours in zip(groups, adopted, optimizer.param_groups, strict=True):
@@ -56,6 +57,23 @@ def _check_groups(who: str, theirs: list[Group], ours: list[Group]) -> None:
             f"mixprec.optim.{who}: the state is of groups with {saved} parameters, this optimizer has {here}: build it "
             "over the same parameters, in the same groups and order"
         )
+
+
+def _check_keys(who: str, state: Mapping[Any, Any], groups: list[Group]) -> None:
+    known = {key for group in groups for key in group["params"]}
+    unknown = [key for key in state if key not in known]
+    if not unknown:
+        return
+    reason = "it is of another optimizer"
+    if any(isinstance(key, str) and key.isdecimal() for key in unknown):
+        reason = (
+            "numbers became text (torch's dcp_to_torch_save does that): give it with state={int(key): value for key, "
+            "value in state['state'].items()}"
+        )
+    raise ValueError(
+        f"mixprec.optim.{who}: the state is kept under {', '.join(map(repr, unknown[:_TOLD]))}, and the parameters of "
+        f"its groups are {', '.join(map(repr, sorted(known, key=repr)[:_TOLD]))}, ...: {reason}"
+    )
 
 
 def _adopted(who: str, theirs: Group, ours: Group) -> Group:

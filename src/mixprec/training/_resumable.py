@@ -45,8 +45,10 @@ class Resumable(ABC):
         """What continues the session, beside the states of the model and of the optimizers.
 
         Plain values and tensors, which ``torch.load(weights_only=True)`` reads. Tensors are references, as torch's
-        own are: copy them to keep them.
+        own are: copy them to keep them. A forward pass that no step has used counts as done: a later skipped step does
+        not give back what it used up and changed, here as little as where the state is loaded.
         """
+        self._settle()
         return self._states.state(self.applied, self.skipped).to_dict()
 
     def load_state_dict(self, state_dict: Mapping[str, Any], convert: bool = False) -> None:
@@ -154,6 +156,10 @@ class Resumable(ABC):
         known = {(event.name, event.message) for event in self._events}  # a conversion is told as the state is loaded
         self._tell([event for event in events if (event.name, event.message) not in known])
         return resumed
+
+    @abstractmethod
+    def _settle(self) -> None:
+        """Count forward passes that no step has used as done, but where gradients are in flight."""
 
     @abstractmethod
     def _drop_gradients(self) -> None:

@@ -18,6 +18,7 @@ from ._applying import Applier
 from ._averages import Averages
 from ._blame import no_gradient_reason, scaling_texts, skip_reason, skipped_optimizers
 from ._checks import check_loss
+from ._in_flight import InFlight
 from ._memory import Memory
 from ._memory_count import MemoryCounter
 from ._optimizers import choose, the_only
@@ -66,6 +67,7 @@ class Session(Resumable):
         self._conversion, self._scales = conversion, scales
         self._narrowed = settings.narrowed
         self._statistics = StatisticsKeeper(model)
+        self._in_flight = InFlight(conversion, self._statistics)
         self._gradients = ScaledGradients(model, kept)
         self._windows = Windows(kept)
         self._judge = Judge(
@@ -191,9 +193,13 @@ class Session(Resumable):
             self._gradients.unscale()
 
     def zero_grad(self) -> None:
-        """Clear all gradients. What was backpropagated and not stepped is dropped, as if it had never been."""
+        """Clear all gradients. What was backpropagated and not stepped is dropped, as if it had never been.
+
+        Where a forward pass is in flight (it began after the last backward pass, or a graph was retained), what it has
+        changed and used up stays with it: random bits and buffers of the dropped passes too then.
+        """
         self._refuse_unusable("zero_grad")
-        if self._windows.has_losses():
+        if self._windows.has_losses() and self._in_flight.is_nothing():
             self._conversion.discard_step()
             self._statistics.give_back()
         self._scales.forget_round()
@@ -271,6 +277,7 @@ class Session(Resumable):
         finally:
             aside.give_back()
         self._memory.end_backward()
+        self._in_flight.end_backward(retains=retain_graph)
         self._windows.end_backward(name, loss, chosen, are_seen=not keeps_scale)
 
     def _step(self, chosen: Mapping[str, KeptWeights], name: str, zero_grad: bool, *, has_loss: bool) -> StepResult:
@@ -339,7 +346,13 @@ class Session(Resumable):
 
     def _end(self, chosen: Mapping[str, KeptWeights], is_finite: bool, zero_grad: bool) -> None:
         self._memory.end_step()
+        self._in_flight.end_step()
         self._windows.end(chosen, is_finite=is_finite, zero_grad=zero_grad)
+
+    def _settle(self) -> None:
+        if not self._windows.has_losses():
+            self._conversion.begin_step()
+            self._statistics.forget()
 
     def _drop_gradients(self) -> None:
         self._statistics.forget()

@@ -15,6 +15,8 @@ from torch.nn.modules.batchnorm import _NormBase  # what all such layers share
 
 #: Elements up to which a buffer is copied that nothing was seen to change yet.
 _LARGE = 2**20
+#: Elements up to which the copy of one is kept that its first step did not change.
+_SMALL = 2**12
 
 
 @dataclass
@@ -24,7 +26,8 @@ class _Buffer:
     Attributes:
         tensor: what the module held when the copy was taken.
         version: of the tensor then.
-        copy: its values then; none of a large buffer that nothing was seen to change.
+        copy: its values then; none of a large buffer, or one of middling size after its first step, that nothing was
+            seen to change.
         changes: whether forward passes change it; then each step takes a copy.
     """
 
@@ -54,11 +57,16 @@ class StatisticsKeeper:
     A forward pass updates running statistics before anyone knows that the step will be skipped, and one inf in an
     activation would stay in them for good. So it is with the vectors of a spectral norm, moving averages and codebooks.
     Which buffers those are shows itself: the running statistics of torch's norm layers are copied in every step,
-    another buffer of up to 2^20 elements once, and in every step from the first in which it was seen to change. Writes
-    through ``.data`` are seen in the first step only. A larger buffer is copied once it was seen to change.
+    another buffer of up to 2^20 elements in the first step, and in every step from the first in which it was seen to
+    change. Where nothing has changed it, the copy goes after the first step if it has more than 2^12 elements (a mask,
+    rotary tables): memory is not kept for constants. Writes through ``.data`` are seen in the first step only. A
+    larger buffer is copied once it was seen to change.
 
     A hook takes the copy, on the model, on the parts of its containers and on every module that has buffers; inside a
     compiled model no copy is taken.
+
+    Attributes:
+        calls: of hooked modules in training mode.
 
     Example:
         >>> model = nn.BatchNorm1d(2)
@@ -73,14 +81,19 @@ class StatisticsKeeper:
     def __init__(self, model: nn.Module) -> None:
         self._modules = dict(model.named_modules())
         self._buffers: dict[tuple[str, str], _Buffer] = {}
+        self._unproven: list[_Buffer] = []  # larger ones that were copied and have not lived through a step
         self._is_open, self._is_first = False, True
+        self.calls = 0
         owners = [m for m in self._modules.values() if m._buffers]
         hooked = {id(m): m for m in [*_called(model), *owners]} if owners else {}
         self._handles = [module.register_forward_pre_hook(self) for module in hooked.values()]
 
     def __call__(self, module: nn.Module, args: Any) -> None:
         """The hook: copy once for each step, in training mode."""
-        if not torch.compiler.is_compiling() and not self._is_open and module.training:
+        if torch.compiler.is_compiling() or not module.training:
+            return
+        self.calls += 1
+        if not self._is_open:
             self._take()
 
     @property
@@ -92,6 +105,7 @@ class StatisticsKeeper:
         """The step was applied."""
         if self._is_open and self._is_first:
             self._note_changes(self._changed())
+        self._drop_constants()
         self._is_first = self._is_first and not self._is_open
         self._is_open = False
 
@@ -116,6 +130,7 @@ class StatisticsKeeper:
             self._modules[key[0]]._buffers[key[1]] = buffer.tensor
         lost += map(_path, self._new())
         self._note_changes(changed)
+        self._drop_constants()
         self._is_first = self._is_open = False
         return tuple(lost)
 
@@ -137,6 +152,15 @@ class StatisticsKeeper:
                 continue
             copy = tensor.clone() if changes or tensor.numel() <= _LARGE else None
             self._buffers[key] = _Buffer(tensor, tensor._version, copy, changes)
+            if copy is not None and not changes and tensor.numel() > _SMALL:
+                self._unproven.append(self._buffers[key])
+
+    def _drop_constants(self) -> None:
+        """At the end of a step: nothing was seen to change these, so that their versions are watched alone."""
+        for buffer in self._unproven if self._is_open else ():
+            if not buffer.changes and buffer.tensor._version == buffer.version:
+                buffer.copy = None
+        self._unproven = [] if self._is_open else self._unproven
 
     def _held(self) -> Iterator[tuple[tuple[str, str], nn.Module, Tensor]]:
         for name, module in self._modules.items():

@@ -6,6 +6,8 @@ and csrc/bind/optimizer.cpp.
 
 import enum
 
+BINDINGS: int
+
 class Dtype(enum.Enum):
     f32 = 0
     bf16 = 1
