@@ -27,7 +27,7 @@ def check_gradients(gradients: Sequence[Tensor]) -> None:
 
 def check_slots(slots: Sequence[Slot], rule: Rule) -> None:
     """Refuse slots that do not fit the rule or each other."""
-    moment_count, device = _moment_count(rule), slots[0].weight.weight.device
+    expected, device = moment_count(rule), slots[0].weight.weight.device
     for i, slot in enumerate(slots):
         gradient, stored, moments = slot.gradient, slot.weight, slot.moments
         weight = stored.weight
@@ -39,8 +39,8 @@ def check_slots(slots: Sequence[Slot], rule: Rule) -> None:
                 f"slot {i}: the gradient is {described(gradient)}, the weight {described(weight)}: expected one shape, "
                 f"and for all slots one device, here {device}; step each device's slots in a call of its own"
             )
-        if len(moments) != moment_count:
-            raise ValueError(f"slot {i} has {len(moments)} moments, this {type(rule).__name__} takes {moment_count}")
+        if len(moments) != expected:
+            raise ValueError(f"slot {i} has {len(moments)} moments, this {type(rule).__name__} takes {expected}")
         count = weight.numel()
         for moment in moments:
             values = moment.values
@@ -70,7 +70,8 @@ def _same_shape(a: Tensor, b: Tensor) -> bool:
     return a.numel() == b.numel() and a.ndim == b.ndim and (a.ndim < 2 or a.shape == b.shape)
 
 
-def _moment_count(rule: Rule) -> int:
+def moment_count(rule: Rule) -> int:
+    """How many moments a rule takes of each slot."""
     if isinstance(rule, AdamWRule):
         return 2
     if isinstance(rule, SGDRule):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without types
