@@ -13,7 +13,7 @@ from ._contract import Draw
 from ._optimizer_contract import Kept, PlannedStep, PlanningBackend, Rule, Slot, StoredMoment, StoredWeight
 from ._optimizer_functions import optimizer_step
 from ._registry import optimizer_backend
-from ._stored_checks import FLOATS, check_moment, check_weight
+from ._stored_checks import check_moment, check_weight
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,8 @@ class StepPlan:
         """Whether nothing is to be refused or copied; `optimizer_step` has the words for what is."""
         return (
             [gradient.shape for gradient in gradients] == self._found.shapes
-            and {gradient.dtype for gradient in gradients} <= FLOATS
-            and {gradient.layout for gradient in gradients} == {torch.strided}
-            and {gradient.is_cpu for gradient in gradients} == {True}
+            and checks.are_floats(gradients)
+            and checks.all_lie_on(self._device, gradients)
             and self._moment_counts == {checks.moment_count(rule)}
         )
 
@@ -113,17 +112,18 @@ class StepPlan:
             for moment in moments:
                 check_moment(moment)
         self._found = _Found.of(self._tensors, self._weights)
+        self._device = self._weights[0].device
         self._moment_counts = {len(moments) for _, moments in self._kept}
         self._planned = self._plan()
 
     def _plan(self) -> PlannedStep | None:
         """The backend's own plan; ``None`` where it has none, or where weights must be copied or refused."""
-        backend = optimizer_backend(self._weights[0].device.type)
+        backend = optimizer_backend(self._device.type)
         sizes = [stored.weight.numel() for stored, moments in self._kept for _ in moments]
         fits = (
             isinstance(backend, PlanningBackend)
             and all(self._found.are_straight)
-            and all(tensor.is_cpu for tensor in self._tensors)
+            and checks.all_lie_on(self._device, self._tensors)
             and sizes == [moment.values.numel() for _, moments in self._kept for moment in moments]
         )
         return backend.plan_step(self._kept) if fits else None

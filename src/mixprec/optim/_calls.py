@@ -47,8 +47,9 @@ class Call:
     def run(self, rule: Rule, gradients: Sequence[Tensor | None]) -> None:
         """Take one step; ``gradients`` are those of all the optimizer's parameters."""
         mine = [gradient for gradient in map(gradients.__getitem__, self._indices) if gradient is not None]
-        first = weight_draw(self.group["seed"], self.step, 0)
-        self._plan.step(mine, rule, first.seed, [first.offset | index for index in self._indices])
+        draw = weight_draw(self.group["seed"], self.step, 0)
+        first = draw.offset
+        self._plan.step(mine, rule, draw.seed, [first + index for index in self._indices])
         self._counters.advance()
         self.step += 1
         self.is_first = False
@@ -103,10 +104,11 @@ class Calls:
         names, objects = self._found()
         return names == self._names and len(objects) == len(self._objects) and all(map(is_, objects, self._objects))
 
-    def _found(self) -> tuple[list[tuple[str, ...]], list[object]]:
-        """Names of each state's entries; and every object that the calls depend on, to be compared by identity."""
+    def _found(self) -> tuple[list[object], list[object]]:
+        """Sizes and names of each state's entries; and every object that the calls depend on, compared by identity."""
         groups, state = self._optimizer.param_groups, self._optimizer.state
-        params = chain.from_iterable(group["params"] for group in groups)
-        said = chain.from_iterable(self._said(group) for group in groups)
-        entries = chain.from_iterable(map(dict.values, state.values()))
-        return list(map(tuple, state.values())), [*groups, *said, *params, *state, *entries]
+        states: list[dict[str, object]] = list(state.values())
+        params = chain.from_iterable([group["params"] for group in groups])
+        said = chain.from_iterable(map(self._said, groups))
+        entries = chain.from_iterable(map(dict.values, states))
+        return [*map(len, states), *chain.from_iterable(states)], [*groups, *said, *params, *state, *entries]
