@@ -17,6 +17,13 @@ from ._held import Held
 
 Group = dict[str, Any]
 Member = tuple[int, Held]
+#: Version and address of a weight: one of them changes with every write from outside, and with new ``.data``.
+Version = tuple[int, int]
+
+
+def version_of(param: Tensor) -> Version:
+    """A weight's present version."""
+    return param._version, param.data_ptr()
 
 
 class Call:
@@ -76,8 +83,7 @@ class Calls:
         self._missing = [gradient is None for gradient in gradients]
         self._names, self._objects = self._found()
         self._watched: list[Parameter] = list(optimizer.state)
-        self._versions: list[int] = []
-        self.see()
+        self._versions = self._present()
 
     def __iter__(self) -> Iterator[Call]:
         return iter(self._calls)
@@ -89,15 +95,18 @@ class Calls:
 
     def are_unwritten(self) -> bool:
         """Whether nobody has written a weight since ``see``."""
-        return [param._version for param in self._watched] == self._versions
+        return self._present() == self._versions
 
     def see(self) -> None:
         """Take the weights' present versions for those of the last step."""
-        self._versions = [param._version for param in self._watched]
+        self._versions = self._present()
 
-    def versions(self) -> Iterator[tuple[Parameter, int]]:
+    def versions(self) -> Iterator[tuple[Parameter, Version]]:
         """Parameters that have a state, with their versions when they were last seen."""
-        return zip(self._watched, self._versions, strict=True)
+        return zip(self._watched, zip(*self._versions, strict=True), strict=True)
+
+    def _present(self) -> tuple[list[int], list[int]]:
+        return [param._version for param in self._watched], list(map(Tensor.data_ptr, self._watched))
 
     def are_current(self) -> bool:
         """Whether groups and state hold the same tensors as when the calls were made."""

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 from ..kernels import Rule, StoredWeight
 from ..specs import Moments, Weights
-from ._calls import Call, Calls
+from ._calls import Call, Calls, Version, version_of
 from ._held import Held
 from ._layout import Layout, MomentName, convert_state
 from ._load_state import load_state, plain_groups
@@ -32,7 +32,7 @@ class KernelOptimizer(Optimizer, ABC):
     """
 
     def __init__(self, params: Any, defaults: Group) -> None:
-        self._versions: dict[Parameter, int] = {}
+        self._versions: dict[Parameter, Version] = {}
         self._held: dict[Parameter, Held] = {}
         self._calls: Calls | None = None
         super().__init__(params, defaults)
@@ -92,11 +92,11 @@ class KernelOptimizer(Optimizer, ABC):
         self._note_versions()
         changed: list[Parameter] = []
         for param, group in parameters_of(self):
-            if param not in self.state or self._versions.get(param) == param._version:
+            if param not in self.state or self._versions.get(param) == version_of(param):
                 continue
             if adopt_write(self.stored_weight(param, group)):
                 changed.append(param)
-            self._versions[param] = param._version
+            self._versions[param] = version_of(param)
         if self._calls is not None:
             self._calls.see()
         return changed
