@@ -69,6 +69,17 @@ void squares(const std::vector<Dtype>& dtypes, const Places& places, std::int64_
   gradient_squares(gradients.data(), static_cast<std::int64_t>(gradients.size()), at<double>(sums), run);
 }
 
+// Addresses of fp32 numbers.
+bool counters_are(const Places& places, float value) {
+  for (const std::int64_t place : places)
+    if (*at<const float>(place) != value) return false;
+  return true;
+}
+
+void advance_counters(const Places& places) {
+  for (const std::int64_t place : places) *at<float>(place) += 1.0f;
+}
+
 StoredMoment moment_of(const MomentLayout& layout, std::int64_t values, std::int64_t scales, std::int64_t powers) {
   return {layout, at<void>(values), at<float>(scales), at<std::uint8_t>(powers)};
 }
@@ -156,5 +167,7 @@ void bind_optimizer(nb::module_& m) {
   bind_rules(m);
   bind_keeping(m);
   m.def("gradient_squares", &squares, nb::arg("dtypes"), nb::arg("places"), nb::arg("sums"), nb::arg("run"));
+  m.def("counters_are", &counters_are, nb::arg("places"), nb::arg("value"));
+  m.def("advance_counters", &advance_counters, nb::arg("places"));
   m.def("optimizer_step", &step, nb::arg("layouts"), nb::arg("places"), nb::arg("rule"), nb::arg("run"));
 }

@@ -217,7 +217,7 @@ def test_moments_and_scales_kept_otherwise_are_converted(tmp_path):
     other.resume(tmp_path, extra={"loader": position}, convert=True)
     assert other.loss_scale == 1.0
     (state, *_), (saved, *_) = list(other.optimizer.state.values()), list(saver.optimizer.state.values())
-    assert state["exp_avg"].dtype == torch.uint8
+    assert state["exp_avg_codes"].dtype == torch.uint8
     other.save(tmp_path / "narrow", extra={"loader": position})
     back, position = build(replace(BF16, moments=Moments(kind="fp32")), "ours", torch.bfloat16, seed=8)
     back.resume(tmp_path / "narrow", extra={"loader": position}, convert=True)
@@ -472,5 +472,5 @@ def test_optimizers_of_another_rule_are_refused(tmp_path):
     ):
         other.resume(tmp_path, extra={"loader": position}, convert=True)
     torchs, position = build(BF16, "AdamW", torch.bfloat16)
-    with pytest.raises(ValueError, match=r"exp_avg is kept as torch.uint8 by mixprec.optim, which torch's"):
+    with pytest.raises(ValueError, match=r"exp_avg_codes is kept as torch.uint8 by mixprec.optim, which torch's"):
         torchs.resume(tmp_path, extra={"loader": position}, convert=True)

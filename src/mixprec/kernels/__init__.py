@@ -6,6 +6,7 @@ inside a ``torch.autograd.Function`` or under ``torch.no_grad()``.
 """
 
 from ._contract import FIXED_SIGNS, Backend, Draw, SignKey, Sums, sign_key
+from ._counters import Counters
 from ._functions import (
     amax,
     delayed,
@@ -40,12 +41,14 @@ from ._optimizer_functions import (
 )
 from ._parameters import CastParameters, ElementParameters, cast_parameters
 from ._registry import backend_names, default_backend, get_backend, optimizer_backend
+from ._step_plan import StepPlan
 
 __all__ = [
     "FIXED_SIGNS",
     "AdamWRule",
     "Backend",
     "CastParameters",
+    "Counters",
     "Draw",
     "ElementParameters",
     "OptimizerBackend",
@@ -53,6 +56,7 @@ __all__ = [
     "SGDRule",
     "SignKey",
     "Slot",
+    "StepPlan",
     "StoredMoment",
     "StoredWeight",
     "Sums",

@@ -16,6 +16,8 @@ _CPU = torch.device("cpu")
 def check_gradients(gradients: Sequence[Tensor]) -> None:
     """Refuse other dtypes, sparse tensors and several devices."""
     device = gradients[0].device
+    if are_floats(gradients) and all_lie_on(device, gradients):
+        return
     for i, gradient in enumerate(gradients):
         _check_gradient(gradient, i)
         if not _lies_on(device, gradient):
@@ -27,7 +29,7 @@ def check_gradients(gradients: Sequence[Tensor]) -> None:
 
 def check_slots(slots: Sequence[Slot], rule: Rule) -> None:
     """Refuse slots that do not fit the rule or each other."""
-    moment_count, device = _moment_count(rule), slots[0].weight.weight.device
+    expected, device = moment_count(rule), slots[0].weight.weight.device
     for i, slot in enumerate(slots):
         gradient, stored, moments = slot.gradient, slot.weight, slot.moments
         weight = stored.weight
@@ -39,8 +41,8 @@ def check_slots(slots: Sequence[Slot], rule: Rule) -> None:
                 f"slot {i}: the gradient is {described(gradient)}, the weight {described(weight)}: expected one shape, "
                 f"and for all slots one device, here {device}; step each device's slots in a call of its own"
             )
-        if len(moments) != moment_count:
-            raise ValueError(f"slot {i} has {len(moments)} moments, this {type(rule).__name__} takes {moment_count}")
+        if len(moments) != expected:
+            raise ValueError(f"slot {i} has {len(moments)} moments, this {type(rule).__name__} takes {expected}")
         count = weight.numel()
         for moment in moments:
             values = moment.values
@@ -51,6 +53,11 @@ def check_slots(slots: Sequence[Slot], rule: Rule) -> None:
                 )
 
 
+def are_floats(gradients: Sequence[Tensor]) -> bool:
+    """Whether all are dense and widen to fp32 exactly; quicker for many of them than to look at one after the other."""
+    return {gradient.dtype for gradient in gradients} <= FLOATS and {g.layout for g in gradients} <= {torch.strided}
+
+
 def _check_gradient(gradient: Tensor, i: int) -> None:
     """Refuse what cannot be widened to fp32 exactly."""
     if gradient.dtype not in FLOATS or gradient.layout != torch.strided:
@@ -58,6 +65,13 @@ def _check_gradient(gradient: Tensor, i: int) -> None:
             f"gradient {i} is {gradient.dtype}, {gradient.layout}: expected a dense float32, bfloat16 or float16 "
             "tensor; a sparse or float64 gradient is left to an optimizer of torch"
         )
+
+
+def all_lie_on(device: torch.device, tensors: Sequence[Tensor]) -> bool:
+    """Whether all tensors lie there."""
+    if device == _CPU:
+        return {tensor.is_cpu for tensor in tensors} <= {True}
+    return {tensor.device for tensor in tensors} <= {device}
 
 
 def _lies_on(device: torch.device, tensor: Tensor) -> bool:
@@ -70,7 +84,8 @@ def _same_shape(a: Tensor, b: Tensor) -> bool:
     return a.numel() == b.numel() and a.ndim == b.ndim and (a.ndim < 2 or a.shape == b.shape)
 
 
-def _moment_count(rule: Rule) -> int:
+def moment_count(rule: Rule) -> int:
+    """How many moments a rule takes of each slot."""
     if isinstance(rule, AdamWRule):
         return 2
     if isinstance(rule, SGDRule):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without types

@@ -169,6 +169,8 @@ class SGDRule:
 
 
 Rule = AdamWRule | SGDRule
+#: What an optimizer keeps of one parameter: its weight, and moments in the rule's order.
+Kept = tuple[StoredWeight, tuple[StoredMoment, ...]]
 
 
 @runtime_checkable
@@ -208,4 +210,34 @@ class OptimizerBackend(Protocol):
 
     def store_moment(self, stored: StoredMoment, value: Tensor) -> None:
         """Keep fp32 values."""
+        ...
+
+
+class PlannedStep(Protocol):
+    """Steps over weights and moments that lie where they lay; whoever calls it has asked them."""
+
+    def __call__(self, gradients: Sequence[Tensor], rule: Rule, seed: int, offsets: Sequence[int]) -> None:
+        """As `OptimizerBackend.optimizer_step` of slots whose draws have this seed and these offsets."""
+        ...
+
+
+@runtime_checkable
+class PlanningBackend(Protocol):
+    """A backend that finds once what many steps over the same contiguous tensors need."""
+
+    def plan_step(self, kept: Sequence[Kept]) -> PlannedStep:
+        """Steps over these weights and moments."""
+        ...
+
+
+@runtime_checkable
+class CountingBackend(Protocol):
+    """A backend that counts, at addresses of fp32 numbers on the CPU."""
+
+    def counters_are(self, counters: list[int], value: int) -> bool:
+        """Whether each equals a number."""
+        ...
+
+    def advance_counters(self, counters: list[int]) -> None:
+        """Add one to each."""
         ...

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn import Parameter
 
-from ..kernels import Draw, Slot, StoredMoment, StoredWeight
+from ..kernels import StoredMoment, StoredWeight
 from ..specs import Moments
 from ._layout import Layout, MomentName, step_count
 from ._stored import EXTRAS
@@ -58,7 +58,3 @@ class Held:
             and (extra is None or extra is state.get(EXTRAS[kind][0]))
             and all(m.values is name.values(state) for m, name in zip(self.moments, names, strict=True))
         )
-
-    def slot(self, gradient: Tensor, draw: Draw) -> Slot:
-        """With what this step brings."""
-        return Slot(gradient, self.weight, self.moments, draw)

@@ -39,7 +39,7 @@ class KeptWeights(ABC):
 
     def gradients(self) -> dict[Parameter, Tensor]:
         """The gradients that are there, by the model's parameter: of any dtype, dense or sparse."""
-        return {p: p.grad for p in self.parameters() if p.grad is not None}
+        return {p: grad for p in self.parameters() if (grad := p.grad) is not None}
 
     @abstractmethod
     def apply(self, factor: float) -> None:

@@ -1,12 +1,9 @@
 """An optimizer whose step is one kernel: its groups, its state and its call."""
 
-# torch marks its multi-tensor functions private; its own optimizers are made of them.
-# pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
-
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -14,16 +11,17 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
-from ..kernels import Rule, Slot, StoredWeight, optimizer_step
+from ..kernels import Rule, StoredWeight
 from ..specs import Moments, Weights
-from ._draws import weight_draw
+from ._calls import Call, Calls, Version, version_of
 from ._held import Held
 from ._layout import Layout, MomentName, convert_state
 from ._load_state import load_state, plain_groups
 from ._stored import adopt_write, refuse_sharded
 
 Group = dict[str, Any]
-_PARAMETERS = (torch.float32, torch.bfloat16, torch.float16)
+_PARAMETERS = frozenset((torch.float32, torch.bfloat16, torch.float16))
+_LAYOUTS = frozenset((torch.strided,))
 
 
 class KernelOptimizer(Optimizer, ABC):
@@ -34,13 +32,14 @@ class KernelOptimizer(Optimizer, ABC):
     """
 
     def __init__(self, params: Any, defaults: Group) -> None:
-        self._versions: dict[Parameter, int] = {}
+        self._versions: dict[Parameter, Version] = {}
         self._held: dict[Parameter, Held] = {}
+        self._calls: Calls | None = None
         super().__init__(params, defaults)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._versions, self._held = {}, {}
+        self._versions, self._held, self._calls = {}, {}, None
 
     def add_param_group(self, param_group: Group) -> None:
         """Add parameters with options of their own.
@@ -74,29 +73,37 @@ class KernelOptimizer(Optimizer, ABC):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        self._check_gradients()
+        gradients = self._gradients()
         self.adopt_writes()
-        for rule, members in list(self._calls(factor)):
-            optimizer_step([slot for _, slot in members], rule)
-            torch._foreach_add_([self._held[param].step for param, _ in members], 1)
-            for param, _ in members:
-                self._versions[param] = param._version
+        calls = self._calls_for(gradients)
+        for call in calls:
+            group = call.group
+            sign = -1.0 if group["maximize"] else 1.0
+            call.run(self._rule(group, call.step + 1, sign * factor, call.is_first), gradients)
+        calls.see()
         return loss
 
     def adopt_writes(self) -> list[Parameter]:
         """Follow weights that were written from outside; see ``KeptWeights.adopt_writes``."""
+        if self._calls is not None and not self._calls.are_current():
+            self._forget_calls()
+        if self._calls is not None and self._calls.are_unwritten():
+            return []
+        self._note_versions()
         changed: list[Parameter] = []
-        for group in self.param_groups:
-            for param in group["params"]:
-                if param not in self.state or self._versions.get(param) == param._version:
-                    continue
-                if adopt_write(self.stored_weight(param, group)):
-                    changed.append(param)
-                self._versions[param] = param._version
+        for param, group in parameters_of(self):
+            if param not in self.state or self._versions.get(param) == version_of(param):
+                continue
+            if adopt_write(self.stored_weight(param, group)):
+                changed.append(param)
+            self._versions[param] = version_of(param)
+        if self._calls is not None:
+            self._calls.see()
         return changed
 
     def keep(self, weights: Weights, moments: Moments, seed: int) -> None:
         """Let groups that do not say how they are kept be kept so; what is in the state already is converted."""
+        self._forget_calls()
         for group in self.param_groups:
             old = self._options(group)
             _decide(group, weights, moments, seed)
@@ -117,6 +124,7 @@ class KernelOptimizer(Optimizer, ABC):
 
     def load_extras(self, param: Parameter, extras: Mapping[str, Tensor]) -> None:
         """Continue from what was kept beside a parameter; checked before."""
+        self._forget_calls()
         self.state[param] |= {name: value.detach().to(param.device, copy=True) for name, value in extras.items()}
         self._versions.pop(param, None)  # the weight that belongs to it may be loaded before or after
 
@@ -176,40 +184,56 @@ class KernelOptimizer(Optimizer, ABC):
             self.layout(param, group)
         self.check_options(group)
 
-    def _calls(self, factor: float) -> Iterator[tuple[Rule, list[tuple[Parameter, Slot]]]]:
+    def _calls_for(self, gradients: Sequence[Tensor | None]) -> Calls:
         """One call for the parameters of a group that have taken equally many steps on one device."""
+        if self._calls is not None and self._calls.fit(gradients):
+            return self._calls
+        self._forget_calls()
+        calls: list[Call] = []
         index = 0
         for group in self.param_groups:
-            same: dict[tuple[int, bool, torch.device], list[tuple[Parameter, Slot]]] = {}
+            same: dict[tuple[int, bool, torch.device], list[tuple[int, Held]]] = {}
             for param in group["params"]:
-                if param.grad is not None:
-                    key, slot = self._slot(param, group, index)
-                    same.setdefault(key, []).append((param, slot))
+                if gradients[index] is not None:
+                    held, is_first = self._holding(param, group)
+                    same.setdefault((int(held.step), is_first, param.device), []).append((index, held))
                 index += 1
-            sign = -1.0 if group["maximize"] else 1.0
-            for (step, is_first, _), members in same.items():
-                yield self._rule(group, step + 1, sign * factor, is_first), members
+            calls += [Call(group, members, step, is_first) for (step, is_first, _), members in same.items()]
+        self._calls = Calls(self, calls, gradients, self._said)
+        return self._calls
 
-    def _slot(self, param: Parameter, group: Group, index: int) -> tuple[tuple[int, bool, torch.device], Slot]:
+    def _holding(self, param: Parameter, group: Group) -> tuple[Held, bool]:
+        """The tensors of a parameter, and whether its moments were missing."""
         state, names, held = self.state[param], self.moment_names(group), self._held.get(param)
-        is_first = False
-        if held is None or not held.is_current(state, names, group):
-            is_first = any(name.values(state) is None for name in names)
-            held = self._held[param] = Held.of(param, state, self.layout(param, group), names, group)
-        step = int(held.step)
-        slot = held.slot(cast("Tensor", param.grad), weight_draw(group["seed"], step, index))
-        return (step, is_first, param.device), slot
+        if held is not None and held.is_current(state, names, group):
+            return held, False
+        is_first = any(name.values(state) is None for name in names)
+        held = self._held[param] = Held.of(param, state, self.layout(param, group), names, group)
+        return held, is_first
 
-    def _check_gradients(self) -> None:
-        """Refuse before anything is changed."""
-        for param, _ in parameters_of(self):
-            grad = param.grad
-            if grad is not None and (grad.layout != torch.strided or grad.dtype not in _PARAMETERS):
-                raise ValueError(
-                    f"mixprec.optim.{type(self).__name__}: a parameter of shape {list(param.shape)} has a gradient of "
-                    f"{grad.layout} and {grad.dtype}, expected a dense one of 16 or 32 bits: use "
-                    "torch.optim.SparseAdam or torch.optim.SGD for sparse gradients, torch's optimizers for fp64"
-                )
+    def _said(self, group: Group) -> tuple[object, ...]:
+        return group["weights"], group["moments"], self.moment_names(group)
+
+    def _note_versions(self) -> None:
+        if self._calls is not None:
+            self._versions.update(self._calls.versions())
+
+    def _forget_calls(self) -> None:
+        self._note_versions()
+        self._calls = None
+
+    def _gradients(self) -> list[Tensor | None]:
+        """Of every parameter, in order; what does not fit is refused before anything is changed."""
+        gradients = [param.grad for group in self.param_groups for param in group["params"]]
+        there = [grad for grad in gradients if grad is not None]
+        if not ({grad.layout for grad in there} <= _LAYOUTS and {grad.dtype for grad in there} <= _PARAMETERS):
+            misfit = next(g for g in there if g.layout not in _LAYOUTS or g.dtype not in _PARAMETERS)
+            raise ValueError(
+                f"mixprec.optim.{type(self).__name__}: a parameter of shape {list(misfit.shape)} has a gradient of "
+                f"{misfit.layout} and {misfit.dtype}, expected a dense one of 16 or 32 bits: use "
+                "torch.optim.SparseAdam or torch.optim.SGD for sparse gradients, torch's optimizers for fp64"
+            )
+        return gradients
 
 
 def _decide(options: Group, weights: Weights, moments: Moments, seed: int) -> None:

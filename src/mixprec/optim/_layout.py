@@ -107,7 +107,9 @@ class Layout:
         moments, device = self.moments, param.device
         dtype = _DTYPES[moments.kind]
         if dtype != torch.uint8:
-            return StoredMoment(moments.kind, torch.zeros(param.shape, dtype=dtype, device=device))
+            return StoredMoment(
+                moments.kind, torch.zeros(param.shape, dtype=dtype, device=device), is_signed=name.is_signed
+            )
         blocks = -(-param.numel() // moments.block)
         return StoredMoment(
             moments.kind,

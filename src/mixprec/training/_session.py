@@ -281,12 +281,12 @@ class Session(Resumable):
         self._windows.end_backward(name, loss, chosen, are_seen=not keeps_scale)
 
     def _step(self, chosen: Mapping[str, KeptWeights], name: str, zero_grad: bool, *, has_loss: bool) -> StepResult:
+        # What was cleared on one side, the optimizer's or the model's, is cleared on both.
+        gradients = {key: kept.gradients() for key, kept in chosen.items()}
         if not has_loss:
-            for kept in chosen.values():
-                kept.gradients()  # what was cleared on one side, the optimizer's or the model's, is cleared on both
             self._windows.forget_dropped()
         events = self._adopt_writes(chosen)
-        verdict = self._judge.verdict(chosen, self._gradients.scale)
+        verdict = self._judge.verdict(gradients, self._gradients.scale)
         if not verdict.steps:
             return self._pass_by(chosen, verdict, name, events)
         step, before = self.applied, self._scales.scale(name)

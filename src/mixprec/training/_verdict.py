@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -70,19 +70,18 @@ class Judge:
         bad = [p for p, norm in zip(gradients, measured.norms, strict=True) if not math.isfinite(norm)]
         self.windows[name].blame(bad, DEFAULT)
 
-    def verdict(self, chosen: Mapping[str, KeptWeights], scale: float) -> Verdict:
+    def verdict(self, gradients: Mapping[str, Mapping[Parameter, Tensor]], scale: float) -> Verdict:
         """Measure the gradients of some optimizers, and agree on them.
 
         Args:
-            chosen: the optimizers that are to step.
+            gradients: of the optimizers that are to step, by name.
             scale: what their gradients are multiplied by.
 
         Raises:
             ValueError: gradients that did not come through the session although losses are scaled, on any rank; ranks
                 that differ in what must be the same.
         """
-        gradients = {name: kept.gradients() for name, kept in chosen.items()}
-        losses = self._losses(chosen)
+        losses = self._losses(gradients)
         flat = [gradient for group in gradients.values() for gradient in group.values()]
         measured = measure(flat, [value for _, value in losses])
         found = iter(measured.norms)
@@ -94,10 +93,10 @@ class Judge:
             is_finite=measured.is_finite,
             norm=measured.total / scale,
             has_gradients=tuple(bool(gradients.get(name)) for name in self.kept),
-            optimizers=tuple(chosen),
+            optimizers=tuple(gradients),
             losses=self.scales.names,
             in_flight=in_flight,
-            at_fault=frozenset(loss for name in chosen for loss in self.windows[name].at_fault),
+            at_fault=frozenset(loss for name in gradients for loss in self.windows[name].at_fault),
             plan=self.plan,
             refusal="" if in_flight or not flat else self._foreign_gradients(),
         )
@@ -112,7 +111,7 @@ class Judge:
             at_fault=agreed.at_fault or agreed.in_flight or frozenset({DEFAULT}),
         )
 
-    def _losses(self, chosen: Mapping[str, KeptWeights]) -> list[tuple[str, Tensor]]:
+    def _losses(self, chosen: Iterable[str]) -> list[tuple[str, Tensor]]:
         """What was backpropagated into the gradients; a loss that reached several optimizers once."""
         found = {id(value): (name, value) for key in chosen for name, value in self.windows[key].losses}
         return list(found.values())

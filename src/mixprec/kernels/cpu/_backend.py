@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .._contract import Draw, SignKey, Sums, sign_key
-from .._optimizer_contract import Rule, Slot, StoredMoment, StoredWeight
+from .._optimizer_contract import Kept, Rule, Slot, StoredMoment, StoredWeight
 from .._out import check_out
 from .._parameters import CastParameters
 from .._shapes import empty_codes, empty_outer, rounded_shape
@@ -16,7 +16,7 @@ from .._stacked import scaled_stacked
 from . import _native
 from ._levels import LevelName, native_level
 from ._plan import native_cast
-from ._steps import DTYPES, moment_places, native_rule, native_step, weight_places
+from ._steps import DTYPES, NativeSteps, moment_places, native_rule, native_step, straight_gradients, weight_places
 
 _WORD = 2**64
 _LARGE_RESULT = 2**23  # bytes; measured: from about here on, first touches in large pages are quicker
@@ -188,17 +188,30 @@ class CpuBackend:
     def gradient_squares(self, gradients: Sequence[Tensor]) -> Tensor:
         """Sum of squares of each gradient."""
         sums = torch.empty(len(gradients), dtype=torch.float64)
-        straight = [gradient.contiguous() for gradient in gradients]
-        places = [number for gradient in straight for number in (gradient.data_ptr(), gradient.numel())]
+        straight = straight_gradients(gradients)
+        places = [0] * (2 * len(straight))
+        places[::2], places[1::2] = list(map(Tensor.data_ptr, straight)), list(map(Tensor.numel, straight))
         dtypes = [DTYPES[gradient.dtype] for gradient in straight]
         _native.gradient_squares(dtypes, places, sums.data_ptr(), self._run())
         return sums
 
     def optimizer_step(self, slots: Sequence[Slot], rule: Rule) -> None:
         """Update every slot's weight and moments."""
-        gradients = [slot.gradient.contiguous() for slot in slots]
+        gradients = straight_gradients([slot.gradient for slot in slots])
         layouts, places = native_step(slots, gradients)
         _native.optimizer_step(layouts, places, native_rule(rule), self._run())
+
+    def plan_step(self, kept: Sequence[Kept]) -> NativeSteps:
+        """Steps over the same weights and moments."""
+        return NativeSteps(kept, self._run)
+
+    def counters_are(self, counters: list[int], value: int) -> bool:
+        """Whether each equals a number."""
+        return _native.counters_are(counters, value)
+
+    def advance_counters(self, counters: list[int]) -> None:
+        """Add one to each."""
+        _native.advance_counters(counters)
 
     def load_weight(self, stored: StoredWeight) -> Tensor:
         """The fp32 value of a weight."""

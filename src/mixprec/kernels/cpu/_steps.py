@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TypedDict
 
 import torch
 from torch import Tensor
 
-from .._optimizer_contract import AdamWRule, MomentKind, Rule, Slot, StoredMoment, StoredWeight, WeightKind
+from .._contract import Draw
+from .._optimizer_contract import AdamWRule, Kept, MomentKind, Rule, Slot, StoredMoment, StoredWeight, WeightKind
 from . import _native
 
 DTYPES = {
@@ -30,8 +31,10 @@ _MOMENTS: dict[MomentKind, _native.MomentKind] = {
     "e4m3": _native.MomentKind.e4m3,
     "dynamic": _native.MomentKind.dynamic,
 }
-_Kept = tuple[MomentKind, int, bool, bool]
+_MomentKey = tuple[MomentKind, int, bool, bool]
 _NO_MOMENT = (0, 0, 0)
+# Where in a slot's places a step brings something new.
+_SLOT_PLACES, _GRADIENT, _SEED, _OFFSET = 12, 1, 4, 5
 
 
 def native_step(slots: Sequence[Slot], gradients: Sequence[Tensor]) -> tuple[list[_native.Layout], list[int]]:
@@ -39,15 +42,40 @@ def native_step(slots: Sequence[Slot], gradients: Sequence[Tensor]) -> tuple[lis
     layouts: list[_native.Layout] = []
     places: list[int] = []
     for slot, gradient in zip(slots, gradients, strict=True):
-        stored, moments = slot.weight, slot.moments
-        weight, extra, draw = stored.weight, stored.extra, slot.draw
-        layouts.append(_layout(gradient.dtype, stored.kind, weight.dtype, tuple([moment.layout for moment in moments])))
-        places += (gradient.numel(), gradient.data_ptr(), weight.data_ptr(), 0 if extra is None else extra.data_ptr())
-        places += (draw.seed, draw.offset)
-        for moment in moments:
-            places += _places(moment)
-        places += _NO_MOMENT * (2 - len(moments))
+        layouts.append(_layout(gradient.dtype, *_layout_key(slot.weight, slot.moments)))
+        places += _slot_places(slot.weight, slot.moments, gradient.data_ptr(), slot.draw)
     return layouts, places
+
+
+class NativeSteps:
+    """Steps over weights and moments that lie where they lay: only gradients, draws and the rule are new in each."""
+
+    def __init__(self, kept: Sequence[Kept], run: Callable[[], _native.Run]) -> None:
+        self._run = run
+        self._keys = [_layout_key(*one) for one in kept]
+        self._places = [place for one in kept for place in _slot_places(*one, 0, Draw())]
+        self._dtypes: list[torch.dtype] = []
+        self._layouts: list[_native.Layout] = []
+
+    def __call__(self, gradients: Sequence[Tensor], rule: Rule, seed: int, offsets: Sequence[int]) -> None:
+        """One step."""
+        straight = straight_gradients(gradients)
+        dtypes = [gradient.dtype for gradient in straight]
+        if dtypes != self._dtypes:
+            self._layouts = [_layout(dtype, *key) for dtype, key in zip(dtypes, self._keys, strict=True)]
+            self._dtypes = dtypes
+        places = self._places.copy()  # so that no gradient's address is kept
+        places[_GRADIENT::_SLOT_PLACES] = list(map(Tensor.data_ptr, straight))
+        places[_SEED::_SLOT_PLACES] = [seed] * len(straight)
+        places[_OFFSET::_SLOT_PLACES] = offsets
+        _native.optimizer_step(self._layouts, places, native_rule(rule), self._run())
+
+
+def straight_gradients(gradients: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Gradients whose elements lie in a row; the given ones where all do."""
+    if all(map(Tensor.is_contiguous, gradients)):
+        return gradients
+    return [gradient.contiguous() for gradient in gradients]
 
 
 class WeightPlaces(TypedDict):
@@ -122,6 +150,22 @@ def native_rule(rule: Rule) -> _native.Rule:
     )
 
 
+def _layout_key(
+    stored: StoredWeight, moments: tuple[StoredMoment, ...]
+) -> tuple[WeightKind, torch.dtype, tuple[_MomentKey, ...]]:
+    return stored.kind, stored.weight.dtype, tuple([moment.layout for moment in moments])
+
+
+def _slot_places(stored: StoredWeight, moments: tuple[StoredMoment, ...], gradient: int, draw: Draw) -> list[int]:
+    """Twelve numbers of a slot: size, addresses, draw."""
+    weight = stored.weight
+    places = [weight.numel(), gradient, weight.data_ptr(), _address(stored.extra), draw.seed, draw.offset]
+    for moment in moments:
+        places += _places(moment)
+    places += _NO_MOMENT * (2 - len(moments))
+    return places
+
+
 def _places(moment: StoredMoment) -> tuple[int, int, int]:
     """Addresses of values, scales and powers; 0 where there are none."""
     values, scales, powers = moment.values, moment.scales, moment.powers
@@ -140,5 +184,7 @@ def _moment(kind: MomentKind, block: int, expand: bool, is_signed: bool) -> _nat
 
 
 @lru_cache(maxsize=1024)
-def _layout(gradient: torch.dtype, kind: WeightKind, weight: torch.dtype, moments: tuple[_Kept, ...]) -> _native.Layout:
+def _layout(
+    gradient: torch.dtype, kind: WeightKind, weight: torch.dtype, moments: tuple[_MomentKey, ...]
+) -> _native.Layout:
     return _native.Layout(DTYPES[gradient], _WEIGHTS[kind], DTYPES[weight], [_moment(*moment) for moment in moments])

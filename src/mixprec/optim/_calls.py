@@ -1,0 +1,123 @@
+"""The calls of an optimizer's step, made once and used while its groups and its state hold what they held."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from operator import is_
+from typing import Any
+
+from torch import Tensor
+from torch.nn import Parameter
+from torch.optim import Optimizer
+
+from ..kernels import Counters, Rule, StepPlan
+from ._draws import weight_draw
+from ._held import Held
+
+Group = dict[str, Any]
+Member = tuple[int, Held]
+#: Version and address of a weight: one of them changes with every write from outside, and with new ``.data``.
+Version = tuple[int, int]
+
+
+def version_of(param: Tensor) -> Version:
+    """A weight's present version."""
+    return param._version, param.data_ptr()
+
+
+class Call:
+    """Parameters of one group, on one device, that have taken equally many steps.
+
+    Args:
+        group: theirs.
+        members: place of each in the optimizer's groups, and its tensors.
+        step: steps that were taken.
+        is_first: whether their moments were made just now.
+
+    Attributes:
+        group: theirs.
+        step: steps that were taken.
+        is_first: whether this step is the first of the moments.
+    """
+
+    def __init__(self, group: Group, members: Sequence[Member], step: int, is_first: bool) -> None:
+        self.group, self.step, self.is_first = group, step, is_first
+        self._indices = [index for index, _ in members]
+        self._counters = Counters([held.step for _, held in members])
+        self._plan = StepPlan([(held.weight, held.moments) for _, held in members])
+
+    def is_counted(self) -> bool:
+        """Whether the counters say what this call has counted."""
+        return self._counters.are(self.step)
+
+    def run(self, rule: Rule, gradients: Sequence[Tensor | None]) -> None:
+        """Take one step; ``gradients`` are those of all the optimizer's parameters."""
+        mine = [gradient for gradient in map(gradients.__getitem__, self._indices) if gradient is not None]
+        draw = weight_draw(self.group["seed"], self.step, 0)
+        first = draw.offset
+        self._plan.step(mine, rule, draw.seed, [first + index for index in self._indices])
+        self._counters.advance()
+        self.step += 1
+        self.is_first = False
+
+
+class Calls:
+    """All calls of one optimizer, and what they were made from.
+
+    Args:
+        optimizer: theirs; its state is complete.
+        calls: of those parameters that have a gradient.
+        gradients: of all parameters.
+        said: what a group says of how its parameters are kept.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        calls: Sequence[Call],
+        gradients: Sequence[Tensor | None],
+        said: Callable[[Group], tuple[object, ...]],
+    ) -> None:
+        self._optimizer, self._calls, self._said = optimizer, tuple(calls), said
+        self._missing = [gradient is None for gradient in gradients]
+        self._names, self._objects = self._found()
+        self._watched: list[Parameter] = list(optimizer.state)
+        self._versions = self._present()
+
+    def __iter__(self) -> Iterator[Call]:
+        return iter(self._calls)
+
+    def fit(self, gradients: Sequence[Tensor | None]) -> bool:
+        """Whether the calls, which are current, are those of a step with these gradients."""
+        missing = [gradient is None for gradient in gradients]
+        return missing == self._missing and all(call.is_counted() for call in self._calls)
+
+    def are_unwritten(self) -> bool:
+        """Whether nobody has written a weight since ``see``."""
+        return self._present() == self._versions
+
+    def see(self) -> None:
+        """Take the weights' present versions for those of the last step."""
+        self._versions = self._present()
+
+    def versions(self) -> Iterator[tuple[Parameter, Version]]:
+        """Parameters that have a state, with their versions when they were last seen."""
+        return zip(self._watched, zip(*self._versions, strict=True), strict=True)
+
+    def _present(self) -> tuple[list[int], list[int]]:
+        return [param._version for param in self._watched], list(map(Tensor.data_ptr, self._watched))
+
+    def are_current(self) -> bool:
+        """Whether groups and state hold the same tensors as when the calls were made."""
+        names, objects = self._found()
+        return names == self._names and len(objects) == len(self._objects) and all(map(is_, objects, self._objects))
+
+    def _found(self) -> tuple[list[object], list[object]]:
+        """Sizes and names of each state's entries; and every object that the calls depend on, compared by identity."""
+        groups, state = self._optimizer.param_groups, self._optimizer.state
+        states: list[dict[str, object]] = list(state.values())
+        params = chain.from_iterable([group["params"] for group in groups])
+        said = chain.from_iterable(map(self._said, groups))
+        entries = chain.from_iterable(map(dict.values, states))
+        return [*map(len, states), *chain.from_iterable(states)], [*groups, *said, *params, *state, *entries]
