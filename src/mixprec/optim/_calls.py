@@ -8,7 +8,6 @@ from operator import is_
 from typing import Any
 
 from torch import Tensor
-from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from ..kernels import Counters, Rule, StepPlan
@@ -82,7 +81,7 @@ class Calls:
         self._optimizer, self._calls, self._said = optimizer, tuple(calls), said
         self._missing = [gradient is None for gradient in gradients]
         self._names, self._objects = self._found()
-        self._watched: list[Parameter] = list(optimizer.state)
+        self._watched: list[Tensor] = list(optimizer.state)
         self._versions = self._present()
 
     def __iter__(self) -> Iterator[Call]:
@@ -101,7 +100,7 @@ class Calls:
         """Take the weights' present versions for those of the last step."""
         self._versions = self._present()
 
-    def versions(self) -> Iterator[tuple[Parameter, Version]]:
+    def versions(self) -> Iterator[tuple[Tensor, Version]]:
         """Parameters that have a state, with their versions when they were last seen."""
         return zip(self._watched, zip(*self._versions, strict=True), strict=True)
 

@@ -32,7 +32,7 @@ class KernelOptimizer(Optimizer, ABC):
     """
 
     def __init__(self, params: Any, defaults: Group) -> None:
-        self._versions: dict[Parameter, Version] = {}
+        self._versions: dict[Tensor, Version] = {}
         self._held: dict[Parameter, Held] = {}
         self._calls: Calls | None = None
         super().__init__(params, defaults)
@@ -74,6 +74,8 @@ class KernelOptimizer(Optimizer, ABC):
             with torch.enable_grad():
                 loss = closure()
         gradients = self._gradients()
+        if self._calls is not None and not self._calls.are_current():
+            self._forget_calls()
         self.adopt_writes()
         calls = self._calls_for(gradients)
         for call in calls:
@@ -85,8 +87,6 @@ class KernelOptimizer(Optimizer, ABC):
 
     def adopt_writes(self) -> list[Parameter]:
         """Follow weights that were written from outside; see ``KeptWeights.adopt_writes``."""
-        if self._calls is not None and not self._calls.are_current():
-            self._forget_calls()
         if self._calls is not None and self._calls.are_unwritten():
             return []
         self._note_versions()
