@@ -282,6 +282,19 @@ def test_gradients_and_replaced_tensors_are_not_kept_alive() -> None:
     assert moment() is None
 
 
+def test_an_optimizer_goes_with_its_last_reference() -> None:
+    own, params = optimizer("split", "fp32")
+    set_gradients(own, 0)
+    own.step()
+    moment = weakref.ref(own.state[params[0]]["exp_avg"])
+    gc.disable()
+    try:
+        del own
+        assert moment() is None
+    finally:
+        gc.enable()
+
+
 def test_a_copy_steps_its_own_tensors() -> None:
     own, params = optimizer("split", "fp32")
     set_gradients(own, 0)

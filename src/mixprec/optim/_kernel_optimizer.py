@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 from ..kernels import Rule, StoredWeight
 from ..specs import Moments, Weights
-from ._calls import Call, Calls, Version, version_of
+from ._calls import Call, Calls, MadeFrom, Version, version_of
 from ._held import Held
 from ._layout import Layout, MomentName, convert_state
 from ._load_state import load_state, plain_groups
@@ -74,7 +74,7 @@ class KernelOptimizer(Optimizer, ABC):
             with torch.enable_grad():
                 loss = closure()
         gradients = self._gradients()
-        if self._calls is not None and not self._calls.are_current():
+        if self._calls is not None and not self._calls.are_current(MadeFrom.of(self, self._said)):
             self._forget_calls()
         self.adopt_writes()
         calls = self._calls_for(gradients)
@@ -199,7 +199,7 @@ class KernelOptimizer(Optimizer, ABC):
                     same.setdefault((int(held.step), is_first, param.device), []).append((index, held))
                 index += 1
             calls += [Call(group, members, step, is_first) for (step, is_first, _), members in same.items()]
-        self._calls = Calls(self, calls, gradients, self._said)
+        self._calls = Calls(calls, MadeFrom.of(self, self._said), self.state, gradients)
         return self._calls
 
     def _holding(self, param: Parameter, group: Group) -> tuple[Held, bool]:
