@@ -217,7 +217,7 @@ def test_moments_and_scales_kept_otherwise_are_converted(tmp_path):
     other.resume(tmp_path, extra={"loader": position}, convert=True)
     assert other.loss_scale == 1.0
     (state, *_), (saved, *_) = list(other.optimizer.state.values()), list(saver.optimizer.state.values())
-    assert state["exp_avg"].dtype == torch.uint8
+    assert state["exp_avg_codes"].dtype == torch.uint8
     other.save(tmp_path / "narrow", extra={"loader": position})
     back, position = build(replace(BF16, moments=Moments(kind="fp32")), "ours", torch.bfloat16, seed=8)
     back.resume(tmp_path / "narrow", extra={"loader": position}, convert=True)
