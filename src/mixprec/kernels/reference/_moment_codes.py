@@ -61,6 +61,9 @@ CodeKind = Literal["e4m3", "dynamic"]
 _LEAST_SCALE = 2.0**-100
 _MIN_EXPONENT = -6
 _DECADES = 7
+_LEAST_EXPONENT = -24  # of the dynamic map's binades
+_SIGNED_ZERO = 127  # the code of 0 in the signed dynamic map
+_CROSSING = 1.6666666269302368  # 5 / 3 in fp32
 _WORD = 0xFFFFFFFF
 _ROOT, _PLAIN = 0, 1  # stored powers
 
@@ -92,14 +95,14 @@ def encode(
     finite = (magnitude < 0x7F800000).all(1, keepdim=True)
     x, magnitude = torch.where(finite, x, 0.0), torch.where(finite, magnitude, 0)
     scale = magnitude.amax(1, keepdim=True).view(torch.float32).clamp(min=_LEAST_SCALE)
-    u = magnitude.view(torch.float32) * (torch.ones_like(scale) / scale)
+    u = magnitude.view(torch.float32) * _inverse(scale)
     powers = _powers(magnitude, scale, expand, is_signed) if kind == "e4m3" else None
     if is_signed:
         codes = _dynamic_codes(u, x < 0) if powers is None else _float_codes(u, x, powers)
     else:
         words = random_words(magnitude, torch.arange(block, device=x.device))
         codes = _unsigned_dynamic_codes(u, words) if powers is None else _unsigned_float_codes(u, powers, words)
-        codes = torch.where((magnitude > 0) & (codes == 0), 1, codes)
+        codes = torch.where(magnitude > 0, codes.clamp(min=1), 0)
     scales = torch.where(finite, scale, math.nan).flatten()
     kept = None if powers is None else powers.flatten().to(torch.uint8)
     return codes.flatten()[: values.numel()].to(torch.uint8), scales, kept
@@ -116,10 +119,11 @@ def decode(codes: Tensor, scales: Tensor, powers: Tensor | None, block: int, kin
         kind: as of `encode`.
         is_signed: as of `encode`.
     """
-    numbers = torch.tensor(numbers_of(kind, is_signed), dtype=torch.float32, device=codes.device)
-    rows = torch.zeros_like(scales, dtype=torch.int64) if powers is None else powers.long()
     each = torch.arange(codes.numel(), device=codes.device) // block
-    return numbers[rows[each], codes.long()] * scales[each]
+    if powers is None:
+        return _dynamic_values(codes, scales[each], is_signed)
+    numbers = torch.tensor(numbers_of(kind, is_signed), dtype=torch.float32, device=codes.device)
+    return numbers[powers.long()[each], codes.long()] * scales[each]
 
 
 def random_words(magnitude: Tensor, place: Tensor) -> Tensor:
@@ -155,14 +159,18 @@ def dynamic_numbers(is_signed: bool) -> tuple[float, ...]:
         >>> dynamic_numbers(False)[:3], dynamic_numbers(True)[0]
         ((0.0, 3.25e-07, 7.75e-07), -0.99296875)
     """
-    parts = [2 ** (i if is_signed else i + 1) for i in range(_DECADES)]
     middles = [
         # whole numbers but for one quotient: rounded once
         (2 * n + 9 * (2 * j + 1)) / (20 * n * 10 ** (_DECADES - 1 - i))
-        for i, n in enumerate(parts)
+        for i, n in enumerate(_parts(is_signed))
         for j in range(n)
     ]
     return tuple(sorted([0.0, 1.0, *middles, *((-m for m in middles) if is_signed else ())]))
+
+
+def _parts(is_signed: bool) -> list[int]:
+    """Of each decade of the dynamic map."""
+    return [2 ** (i if is_signed else i + 1) for i in range(_DECADES)]
 
 
 def _float_number(code: int, power: int, is_signed: bool) -> float:
@@ -192,6 +200,12 @@ def _blocks(values: Tensor, block: int) -> Tensor:
     return torch.nn.functional.pad(values, (0, -values.numel() % block)).view(-1, block)
 
 
+def _inverse(scale: Tensor) -> Tensor:
+    """1 / scale, or the number below it if scale times it were above 1."""
+    inverse = torch.ones_like(scale) / scale
+    return torch.where(scale * inverse > 1, (inverse.view(torch.int32) - 1).view(torch.float32), inverse)
+
+
 def _powers(magnitude: Tensor, scale: Tensor, expand: bool, is_signed: bool) -> Tensor:
     """The stored power of each block, int32 ``[blocks, 1]``."""
     if not expand:
@@ -209,7 +223,7 @@ def _raised(u: Tensor, powers: Tensor, is_signed: bool) -> Tensor:
     root = u.double().sqrt().float()
     y = torch.where(powers == 0, root, torch.where(powers == 1, u, torch.where(powers == 2, square, square * square)))
     top = _top(is_signed)
-    return (y * top).clamp(max=top)
+    return y * top
 
 
 def _float_codes(u: Tensor, x: Tensor, powers: Tensor) -> Tensor:
@@ -233,19 +247,44 @@ def _unsigned_float_codes(u: Tensor, powers: Tensor, words: Tensor) -> Tensor:
 
 
 def _dynamic_codes(u: Tensor, negative: Tensor) -> Tensor:
-    """Places in the signed dynamic map, int32."""
-    numbers = torch.tensor([x for x in dynamic_numbers(True) if x >= 0], dtype=torch.float32, device=u.device)
-    thresholds = ((numbers[:-1].double() + numbers[1:].double()) * 0.5).float()
-    place = torch.bucketize(u.contiguous(), thresholds, right=True).int()
-    zero = 256 - len(numbers)
-    return torch.where(negative, zero - place.clamp(max=zero), zero + place)
+    """Codes of the signed dynamic map, int32."""
+    place = _dynamic_places(u, True).int()
+    return torch.where(negative, _SIGNED_ZERO - place.clamp(max=_SIGNED_ZERO), _SIGNED_ZERO + place)
 
 
 def _unsigned_dynamic_codes(u: Tensor, words: Tensor) -> Tensor:
-    """Places in the dynamic map without a sign, int32."""
-    numbers = torch.tensor(dynamic_numbers(False), dtype=torch.float32, device=u.device)
-    gaps = numbers[1:].double() - numbers[:-1].double()
-    inverse = (torch.ones_like(gaps) / gaps).float()
-    below = (torch.bucketize(u.contiguous(), numbers, right=True) - 1).clamp(max=254)
-    fraction = ((u - numbers[below]) * inverse[below]).clamp(max=1.0 - 2.0**-24)
-    return (below + (words < (fraction.double() * 2.0**32).long())).int()
+    """Codes of the dynamic map without a sign, int32."""
+    place = (_dynamic_places(u, False) * 2.0**16).int()
+    return (place + (words >> 16).int()) >> 16
+
+
+def _dynamic_places(u: Tensor, is_signed: bool) -> Tensor:
+    """Where u lies among the numbers that are not negative, fp32: its place, with a sign 1/2 more."""
+    u = u.clamp(min=2.0**_LEAST_EXPONENT if is_signed else dynamic_numbers(False)[1])
+    exponent = ((u.view(torch.int32) >> 23) - 127).long()
+    region = torch.div(exponent - _LEAST_EXPONENT, 3, rounding_mode="floor").clamp(max=_DECADES - 1)
+    first, inverse, place = (torch.tensor(x, dtype=torch.float32, device=u.device)[region] for x in _lines(is_signed))
+    w = (u - first) * inverse
+    below = (w.double() * 5.0 + 2.0).float()
+    top = (w.double() * 2.0 - (63.0 if is_signed else 127.0)).float()
+    return place + torch.maximum(torch.minimum(torch.minimum(w, w * _CROSSING), below), top)
+
+
+@cache
+def _lines(is_signed: bool) -> tuple[tuple[float, ...], ...]:
+    """``first``, ``inverse`` and ``place`` of each decade."""
+    parts = _parts(is_signed)
+    first = tuple((2 * n + 9) / (20 * n * 10 ** (_DECADES - 1 - i)) for i, n in enumerate(parts))
+    inverse = tuple(n * 10 ** (_DECADES - i) / 9 for i, n in enumerate(parts))
+    return first, inverse, tuple(n + (0.5 if is_signed else -1.0) for n in parts)
+
+
+def _dynamic_values(codes: Tensor, scales: Tensor, is_signed: bool) -> Tensor:
+    """Elements of the codes under the scale of each, fp32."""
+    place = codes.float() - (_SIGNED_ZERO if is_signed else 0.0)
+    mantissa, exponent = torch.frexp(place.abs() + (0.5 if is_signed else 1.5))
+    decade = exponent.long() - (1 if is_signed else 2)  # -1: of 0; 7: of 1
+    bases = [0.0, *(10.0 ** (i - _DECADES) for i in range(_DECADES)), 1.0]
+    base = torch.tensor(bases, dtype=torch.float32, device=codes.device)[decade + 1]
+    value = torch.minimum((18.0 * mantissa - 8.0) * (base * scales), scales)
+    return torch.where(place < 0, -value, value)
