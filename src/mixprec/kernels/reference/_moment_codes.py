@@ -1,13 +1,14 @@
 """Eight-bit codes of an optimizer's moments: blocks of consecutive elements, each under a scale of its own.
 
-A code stands for a number of magnitude at most 1; an element is its number times its block's fp32 scale. All arithmetic
-is fp32, each operation rounded once; magnitudes are taken by bits. For one block of values x (the last block of a
-tensor may be short):
+A code stands for a number of magnitude at most 1; an element is its number times its block's fp32 scale. Arithmetic is
+fp32, each operation rounded once; magnitudes are taken by bits. For one block of values x (the last block of a tensor
+may be short):
 
 1. ``amax`` is the largest magnitude. If it is infinite or NaN, every x counts as 0 and the scale is NaN (0x7fc00000),
    so that the whole block is read as NaN.
 2. ``scale = max(amax, 2^-100)``. The floor keeps every number times a scale above 0; blocks below it lose range.
-3. ``u = |x| * (1 / scale)``: two operations.
+3. ``u = |x| * q`` with ``q = 1 / scale``, or the fp32 number below it if ``scale * q`` would be above 1 (which happens
+   where q is subnormal).
 4. The code, by kind. Without a sign (``is_signed`` false; a second moment) x counts as ``|x|``, and its rounding is by
    chance, see below. With a sign it is to nearest.
 
@@ -18,7 +19,7 @@ Without ``expand`` p is 1 with a sign, 1/2 without: of a second moment the root 
 by, and whose range is half as wide. Then::
 
     y = sqrt(u) (through fp64) | u | u * u | (u * u) * (u * u)
-    z = min(y * top, top), rounded; with a sign, bit 7 of the code is x's sign (of zero too)
+    z = y * top, rounded; with a sign, bit 7 of the code is x's sign (of zero too)
 
 With a sign z is rounded to E4M3 (4 exponent bits of bias 7, 3 mantissa bits, ``top`` 448; 0x7f, its NaN, is not used),
 ties to even, and the largest magnitude of a block comes back exactly. Without one it is rounded to E4M4 (the sign's bit
@@ -26,10 +27,29 @@ is a fourth mantissa bit, all 256 codes are numbers, ``top`` 496). The number of
 its square (p = 1/2), its root (p = 2) or the root of its root (p = 4), computed in fp64, each operation rounded once,
 and rounded to fp32.
 
-``dynamic``: the numbers are those of `dynamic_numbers` in fp32, the code is the place in their ascending list. With a
-sign u goes to number j of those that are not negative, where j is the count of thresholds at or below u, and threshold
-i is ``(number_i + number_(i+1)) / 2`` in fp64, rounded to fp32 (so a tie goes to the larger). A negative x takes the
-number ``-number_j``; the map has no -1, and the last before it serves. -0 counts as 0.
+``dynamic``: the code is the place in the ascending list of `dynamic_numbers`. These are straight lines, one for each
+decade, and both directions are computed from that. Decade i, of 7, has n parts, ``n = 2^i`` with a sign, else
+``2^(i+1)``. Among the numbers that are not negative its first one has place n, or n - 1 without a sign, counted from 0.
+
+A code's element: ``f`` is its place among these plus 1/2, or plus 3/2 without a sign. So ``f = 2^k * m`` with m in
+[1, 2), and the decade i is k with a sign, else k - 1. The element is ``(9 m - 8) * (base * scale)``, where the first
+factor is exact and ``base = 10^(i-7)`` in fp32, 0 for the place 0, 1 for the last one; and at most ``scale``.
+
+u's place, as a fraction: between two neighbouring numbers it rises evenly from the place of the lower one to that of
+the other. ``u`` is at least 2^-24 here (without a sign, the first number that is not 0). Decade i comes from its
+exponent e: ``floor((e + 24) / 3)``, 6 at most. With ``first``, the decade's first number, and ``inverse``, 1 over the
+distance of two of its numbers, from fp64 rounded to fp32::
+
+    w = (u - first) * inverse
+    place = (place of first) + max(min(w, w * (5/3), 5 * w + 2), 2 * w - last)
+
+The three in the minimum are the lines of the decade, of the gap before it (0.6 distances wide) and of the decade before
+it, whose distances are a fifth. The last number, 1, lies half a distance above the one before, whose w is ``last``: 63
+with a sign, 127 without. ``5 * w + 2`` and ``2 * w - last`` are rounded once; 5/3 is in fp32.
+
+With a sign u goes to number ``floor(place + 1/2)``, which is the nearest one (the 1/2 is added to the place of
+``first``; below the smallest number the threshold is 2.8e-7, not 2.75e-7). A negative x takes the number
+``-number_j``; the map has no -1, and the last before it serves. -0 counts as 0.
 
 5. Without a sign, a nonzero x never takes the code of 0 but the smallest other one (code 1): a second moment that
    vanished under a first one that did not would divide it by eps alone.
@@ -39,9 +59,8 @@ it is for good, and move with its block's scale instead. So u between two number
 probability of where it lies between them. The random bits are the low bits of x itself, mixed with its place j in the
 block: ``word = (bits(|x|) + j * 0x9e3779b9) * 0x85ebca6b mod 2^32``. No state is kept, and equal inputs give equal
 codes. E4M4: ``word >> 13`` is added to the bits of z, and the lower 19 are dropped; if z lies below 2^-6, where the
-spacing stays, 2^-6 is added to it first and taken from the result. Dynamic map: the larger number is taken if
-``word < floor(2^32 * min((u - number_j) * inverse_j, 1 - 2^-24))``, where number_j is the last at or below u but the
-255th at most, and ``inverse_j = 1 / (number_(j+1) - number_j)`` in fp64, rounded to fp32.
+spacing stays, 2^-6 is added to it first and taken from the result. Dynamic map: the code is
+``(floor(2^16 * place) + (word >> 16)) >> 16``; 0 for 0.
 
 Source: Dettmers et al., 8-bit Optimizers via Block-wise Quantization, arXiv:2110.02861 (blocks, the dynamic map); Xi et
 al., COAT, arXiv:2410.19313 (powers that fit a block's range to E4M3's).
