@@ -40,9 +40,16 @@ MIXPREC_INLINE void round_second_moments(const float* MIXPREC_RESTRICT values, s
   }
 }
 
-MIXPREC_INLINE void close_moment(const StoredMoment& stored, std::int64_t start, std::int64_t n, const float* values) {
+// What close_moment asks for.
+MIXPREC_INLINE PieceMeasure measure_moment(const StoredMoment& stored, std::int64_t start, std::int64_t n,
+                                           const float* values) {
+  return in_codes(stored) ? measure_codes(stored, start, n, values) : PieceMeasure{};
+}
+
+MIXPREC_INLINE void close_moment(const StoredMoment& stored, std::int64_t start, std::int64_t n, const float* values,
+                                 const PieceMeasure& measure) {
   if (stored.layout.kind == MomentKind::fp32) return;
-  if (in_codes(stored)) return store_codes(stored, start, n, values);
+  if (in_codes(stored)) return store_codes(stored, start, n, values, measure);
   auto* out = elements<std::uint16_t>(stored.values, start);
   if (!stored.layout.is_signed) return round_second_moments(values, n, out);
   round_halves(values, n, Dtype::bf16, out);

@@ -42,15 +42,18 @@ MIXPREC_INLINE LaneBits all_lanes(std::uint32_t bits) { return LaneBits{} + stat
 MIXPREC_INLINE LaneBits as_bits(LaneFloats v) { return (LaneBits)v; }
 MIXPREC_INLINE LaneFloats as_floats(LaneBits v) { return (LaneFloats)v; }
 
-struct LanePair {
-  LaneFloats first, second;
-};
-
 #if defined(__AVX512F__)
 
 // The smaller one, or `value` if that is a NaN.
 MIXPREC_INLINE LaneFloats limited(LaneFloats value, LaneFloats limit) { return _mm512_min_ps(limit, value); }
 
+MIXPREC_INLINE LaneFloats at_least(LaneFloats value, LaneFloats limit) { return _mm512_max_ps(limit, value); }
+MIXPREC_INLINE LaneFloats multiply_add(LaneFloats a, LaneFloats b, LaneFloats c) { return _mm512_fmadd_ps(a, b, c); }
+MIXPREC_INLINE LaneBits truncated(LaneFloats value) { return (LaneBits)_mm512_cvttps_epi32(value); }
+
+MIXPREC_INLINE LaneBits larger_signed(LaneBits a, LaneBits b) {
+  return (LaneBits)_mm512_max_epi32((__m512i)a, (__m512i)b);
+}
 MIXPREC_INLINE LaneBits larger_unsigned(LaneBits a, LaneBits b) {
   return (LaneBits)_mm512_max_epu32((__m512i)a, (__m512i)b);
 }
@@ -69,16 +72,6 @@ MIXPREC_INLINE LaneFloats gathered(const float* table, LaneBits places) {
 MIXPREC_INLINE LaneBits gathered(const std::uint32_t* table, LaneBits places) {
   return (LaneBits)_mm512_i32gather_epi32((__m512i)places, table, 4);
 }
-// Two numbers that lie together, in the time of one.
-MIXPREC_INLINE LanePair gathered_pairs(const float (*table)[2], LaneBits places) {
-  const auto at = [&](__m256i half) { return _mm512_castpd_ps(_mm512_i32gather_pd(half, table, 8)); };
-  const __m512 low = at(_mm512_castsi512_si256((__m512i)places));
-  const __m512 high = at(_mm512_extracti64x4_epi64((__m512i)places, 1));
-  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-  const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
-  return {_mm512_permutex2var_ps(low, even, high), _mm512_permutex2var_ps(low, odd, high)};
-}
-
 MIXPREC_INLINE LaneFloats add_toward_zero(LaneFloats a, LaneFloats c) {
   return _mm512_add_round_ps(a, c, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
 }
@@ -103,6 +96,13 @@ MIXPREC_INLINE bool any_negative(LaneBits v) { return _mm512_movepi32_mask((__m5
 
 MIXPREC_INLINE LaneFloats limited(LaneFloats value, LaneFloats limit) { return _mm256_min_ps(limit, value); }
 
+MIXPREC_INLINE LaneFloats at_least(LaneFloats value, LaneFloats limit) { return _mm256_max_ps(limit, value); }
+MIXPREC_INLINE LaneFloats multiply_add(LaneFloats a, LaneFloats b, LaneFloats c) { return _mm256_fmadd_ps(a, b, c); }
+MIXPREC_INLINE LaneBits truncated(LaneFloats value) { return (LaneBits)_mm256_cvttps_epi32(value); }
+
+MIXPREC_INLINE LaneBits larger_signed(LaneBits a, LaneBits b) {
+  return (LaneBits)_mm256_max_epi32((__m256i)a, (__m256i)b);
+}
 MIXPREC_INLINE LaneBits larger_unsigned(LaneBits a, LaneBits b) {
   return (LaneBits)_mm256_max_epu32((__m256i)a, (__m256i)b);
 }
@@ -122,16 +122,6 @@ MIXPREC_INLINE LaneFloats gathered(const float* table, LaneBits places) {
 MIXPREC_INLINE LaneBits gathered(const std::uint32_t* table, LaneBits places) {
   return (LaneBits)_mm256_i32gather_epi32(reinterpret_cast<const int*>(table), (__m256i)places, 4);
 }
-MIXPREC_INLINE LanePair gathered_pairs(const float (*table)[2], LaneBits places) {
-  const auto at = [&](__m128i half) {
-    return _mm256_castpd_ps(_mm256_i32gather_pd(reinterpret_cast<const double*>(table), half, 8));
-  };
-  const __m256 low = at(_mm256_castsi256_si128((__m256i)places));
-  const __m256 high = at(_mm256_extracti128_si256((__m256i)places, 1));
-  const auto ordered = [](__m256 x) { return (__m256)_mm256_permute4x64_pd((__m256d)x, 0xd8); };
-  return {ordered(_mm256_shuffle_ps(low, high, 0x88)), ordered(_mm256_shuffle_ps(low, high, 0xdd))};
-}
-
 // For a and c of which c is the larger: one unit in the last place less where the nearest sum is too large.
 MIXPREC_INLINE LaneFloats add_toward_zero(LaneFloats a, LaneFloats c) {
   const LaneFloats nearest = a + c;

@@ -68,7 +68,6 @@ class UnsignedRaised {
   MIXPREC_MEMBER std::uint32_t operator()(float x, std::uint32_t place) const {
     const std::uint32_t magnitude = to_bits(x) & kMagnitude;
     float z = raised<Power>(from_bits(magnitude) * quantize_) * kE4M4.max_value;
-    z = z > kE4M4.max_value ? kE4M4.max_value : z;
     const bool normal = z >= kSmallest;
     z = normal ? z : z + kSmallest;
     const std::uint32_t cut = (to_bits(z) + (chance(magnitude, place) >> kBits)) >> kDrop;
@@ -78,8 +77,7 @@ class UnsignedRaised {
 #if defined(MIXPREC_LANES)
   MIXPREC_MEMBER LaneBits lanes(LaneFloats x, LaneBits places) const {
     const LaneBits magnitude = as_bits(x) & all_lanes(kMagnitude);
-    const LaneFloats y = raised<Power>(as_floats(magnitude) * all_lanes(quantize_));
-    const LaneFloats z = limited(y * all_lanes(kE4M4.max_value), all_lanes(kE4M4.max_value));
+    const LaneFloats z = raised<Power>(as_floats(magnitude) * all_lanes(quantize_)) * all_lanes(kE4M4.max_value);
     const LaneBits normal = z >= all_lanes(kSmallest);
     const LaneFloats lifted = normal ? z : z + all_lanes(kSmallest);
     const LaneUnsigned word = (LaneUnsigned)chance_lanes(magnitude, places) >> kBits;
@@ -99,10 +97,10 @@ class UnsignedRaised {
 // Codes of the signed dynamic map: to nearest.
 class SignedPlaces {
  public:
-  SignedPlaces(float quantize, const MomentNumbers& numbers) : quantize_(quantize), middles_(numbers.middles) {}
+  SignedPlaces(float quantize, const MomentNumbers& numbers) : quantize_(quantize), places_(numbers.nearest) {}
 
   MIXPREC_MEMBER std::uint32_t operator()(float x, std::uint32_t) const {
-    const std::uint32_t j = middles_(from_bits(to_bits(x) & kMagnitude) * quantize_);
+    const auto j = static_cast<std::uint32_t>(places_(from_bits(to_bits(x) & kMagnitude) * quantize_));
     if ((to_bits(x) & kSign) == 0) return kSignedZero + j;
     return kSignedZero - (j < kSignedZero ? j : kSignedZero);
   }
@@ -110,50 +108,40 @@ class SignedPlaces {
 #if defined(MIXPREC_LANES)
   MIXPREC_MEMBER LaneBits lanes(LaneFloats x, LaneBits) const {
     const LaneFloats magnitude = as_floats(as_bits(x) & all_lanes(kMagnitude));
-    const LaneBits negative = as_bits(x) >> 31;  // all ones, or 0
-    const LaneBits j = smaller_unsigned(middles_.lanes(magnitude * all_lanes(quantize_)),
-                                        all_lanes(kSignedZero + 1u) + negative);
-    return ((j ^ negative) - negative) + all_lanes(std::uint32_t{kSignedZero});
+    const LaneBits place = as_bits(places_.lanes(magnitude * all_lanes(quantize_)));
+    const LaneBits whole = truncated(as_floats(place | (as_bits(x) & all_lanes(kSign))));
+    return larger_signed(whole + all_lanes(std::uint32_t{kSignedZero}), LaneBits{});
   }
 #endif
 
  private:
   float quantize_;
-  const Places& middles_;
+  DynamicPlaces<true> places_;
 };
 
 // Codes of the dynamic map without a sign: by chance.
 class UnsignedPlaces {
  public:
-  UnsignedPlaces(float quantize, const MomentNumbers& numbers) : quantize_(quantize), numbers_(numbers) {}
+  UnsignedPlaces(float quantize, const MomentNumbers& numbers) : quantize_(quantize), places_(numbers.chances) {}
 
   MIXPREC_MEMBER std::uint32_t operator()(float x, std::uint32_t place) const {
     const std::uint32_t magnitude = to_bits(x) & kMagnitude;
-    const float u = from_bits(magnitude) * quantize_;
-    const std::uint32_t below = numbers_.numbers(u);
-    float fraction = (u - numbers_.steps[below][0]) * numbers_.steps[below][1];
-    fraction = fraction > kBelowOne ? kBelowOne : fraction;
-    const auto threshold = static_cast<std::uint32_t>(fraction * 0x1p32f);
-    return at_least_one(below + (chance(magnitude, place) < threshold ? 1u : 0u), magnitude);
+    const auto at = static_cast<std::uint32_t>(places_(from_bits(magnitude) * quantize_));
+    return magnitude == 0 ? 0u : (at + (chance(magnitude, place) >> 16)) >> 16;
   }
 
 #if defined(MIXPREC_LANES)
   MIXPREC_MEMBER LaneBits lanes(LaneFloats x, LaneBits places) const {
     const LaneBits magnitude = as_bits(x) & all_lanes(kMagnitude);
-    const LaneFloats u = as_floats(magnitude) * all_lanes(quantize_);
-    const LaneBits below = numbers_.numbers.lanes(u);
-    const LanePair step = gathered_pairs(numbers_.steps, below);
-    const LaneFloats fraction = (u - step.first) * step.second;
-    const LaneFloats threshold = limited(fraction, all_lanes(kBelowOne)) * all_lanes(0x1p32f);
-    const LaneBits code = step_where_below(below, chance_lanes(magnitude, places), threshold);
-    return larger_unsigned(code, smaller_unsigned(magnitude, all_lanes(1u)));
+    const LaneBits at = truncated(places_.lanes(as_floats(magnitude) * all_lanes(quantize_)));
+    const LaneUnsigned word = (LaneUnsigned)chance_lanes(magnitude, places);
+    return (at + (LaneBits)(word >> 16)) >> 16 & (magnitude != LaneBits{});
   }
 #endif
 
  private:
-  static constexpr float kBelowOne = 0x1.fffffep-1f;
   float quantize_;
-  const MomentNumbers& numbers_;
+  DynamicPlaces<false> places_;
 };
 
 template <class Codes>

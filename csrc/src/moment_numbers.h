@@ -1,4 +1,4 @@
-// The numbers that 8-bit codes of moments stand for, and where a value lies among those of the dynamic map.
+// The numbers that codes of E4M3 stand for under each power, and the lines of the dynamic map.
 #pragma once
 
 #include "coder.h"
@@ -14,68 +14,130 @@ constexpr int kPowers = 4;        // |x|^(1/2), |x|, |x|^2, |x|^4
 constexpr int kDecades = 7;
 constexpr int kSignedZero = 127;  // the code of 0 in the signed dynamic map
 
-// The place of a value in [0, 1 + 2^-16) among ascending steps, of which none lies below 2^-22 and no two share the
-// upper half of their bits: the number of steps at or below it. An entry holds the count at the smallest value with its
-// upper half, times 2^16, and what the lower half must exceed for one more, as the addend that then carries.
-class Places {
- public:
-  static constexpr std::uint32_t first = 0x34800000u >> 16, last = 0x3f800000u >> 16;  // 2^-22, 1
+// The dynamic map as lines. Region r of values lies around the crossing from decade r - 1 to decade r: from exponent
+// 3 r - 24 on, the first region from 0 and the last one to 1. Its line is that of decade r.
+struct DynamicLines {
+  static constexpr int kRegions = 8;  // the last one twice, so that three bits tell a region
+  float least;  // what serves for all below it: 2^-24, or the map's smallest number that is not 0
+  float first[kRegions], inverse[kRegions], place[kRegions];                  // by region
+  float first_at[32], inverse_at[32], place_at[32];  // by the lowest five bits of a value's exponent field
+  float base[16];  // of a place's line, by the lowest four bits of its exponent field
 
-  Places() = default;
-  Places(const float* steps, int count) {
-    int below = 0;
-    for (std::uint32_t upper = first; upper <= last; ++upper) {
-      while (below < count && to_bits(steps[below]) <= upper << 16) ++below;
-      const bool inside = below < count && to_bits(steps[below]) >> 16 == upper;
-      const std::uint32_t carry = inside ? 0x10000u - (to_bits(steps[below]) & 0xffffu) : 0u;
-      entries_[upper - first] = (static_cast<std::uint32_t>(below) << 16) + carry;
+  DynamicLines(bool is_signed, float unit, float offset) {
+    double power = 1e7;
+    for (int r = 0; r < kRegions; ++r) {
+      if (r > 0 && r < kDecades) power /= 10.0;
+      const int parts = (is_signed ? 1 : 2) << smaller(r, kDecades - 1);
+      first[r] = static_cast<float>((2 * parts + 9) / (2.0 * parts * power));
+      inverse[r] = static_cast<float>(parts * power / 9.0) * unit;
+      place[r] = (static_cast<float>(parts) + offset) * unit;
     }
+    least = is_signed ? 0x1p-24f : first[0];
+    for (int i = 0; i < 32; ++i) {
+      const auto r = static_cast<std::size_t>(i < 7 ? 0 : (i - 7) / 3);
+      first_at[i] = first[r < kRegions ? r : kRegions - 1];
+      inverse_at[i] = inverse[r < kRegions ? r : kRegions - 1];
+      place_at[i] = place[r < kRegions ? r : kRegions - 1];
+    }
+    set_bases(is_signed);
   }
 
-  MIXPREC_MEMBER std::uint32_t operator()(float value) const {
-    std::uint32_t bits = to_bits(value);
-    bits = bits < first << 16 ? first << 16 : bits;
-    return (entries_[(bits >> 16) - first] + (bits & 0xffffu)) >> 16;
+ private:
+  // Of eight entries the one of 0 is that of 1: a factor of 0 tells them apart there.
+  void set_bases(bool is_signed) {
+    for (float& each : base) each = 0.0f;
+    double power = 1e7;
+    for (int decade = 0; decade < kDecades; ++decade, power /= 10.0)
+      base[(decade + (is_signed ? 15 : 16)) & 15] = static_cast<float>(1.0 / power);
+    base[is_signed ? 6 : 7] = 1.0f;
+    if (is_signed) base[7] = base[15];
+  }
+};
+
+constexpr float kCrossing = 5.0f / 3.0f;  // slope from one decade to the next, in that of the next one
+constexpr float kDecadeBelow = 5.0f;      // slope of the decade before, in the same
+constexpr float kChanceUnit = 0x1p16f;    // a place, where its fraction is kept
+
+// Where a value in [0, 1] lies among the numbers of the map that are not negative, in fp32: its place with a sign, and
+// 1/2 more; without, 2^16 times its place, of a value that is not 0.
+template <bool Signed>
+class DynamicPlaces {
+ public:
+  explicit DynamicPlaces(const DynamicLines& lines) : lines_(lines) {
+#if defined(__AVX512F__)
+    for (int i = 0; i < 2; ++i) {
+      first_[i] = _mm512_loadu_ps(lines.first_at + 16 * i);
+      inverse_[i] = _mm512_loadu_ps(lines.inverse_at + 16 * i);
+      place_[i] = _mm512_loadu_ps(lines.place_at + 16 * i);
+    }
+#elif defined(__AVX2__)
+    first_ = load_lanes(lines.first);
+    inverse_ = load_lanes(lines.inverse);
+    place_ = load_lanes(lines.place);
+#endif
+  }
+
+  MIXPREC_MEMBER float operator()(float u) const {
+    u = u < lines_.least ? lines_.least : u;
+    const std::uint32_t i = to_bits(u) >> 23 & 31u;
+    const float w = (u - lines_.first_at[i]) * lines_.inverse_at[i];
+    const float crossing = w * kCrossing;
+    const auto below = static_cast<float>(static_cast<double>(w) * kDecadeBelow + 2.0 * kUnit);
+    const auto top = static_cast<float>(static_cast<double>(w) * 2.0 - kLast * kUnit);
+    float at = w < crossing ? w : crossing;
+    at = at < below ? at : below;
+    at = at > top ? at : top;
+    return at + lines_.place_at[i];
   }
 
 #if defined(MIXPREC_LANES)
-  MIXPREC_MEMBER LaneBits lanes(LaneFloats value) const {
-    const LaneBits bits = larger_unsigned(as_bits(value), all_lanes(first << 16));
-    const LaneBits entry = gathered(entries_, (bits >> 16) - all_lanes(first));
-    return (entry + (bits & all_lanes(0xffffu))) >> 16;
+  MIXPREC_MEMBER LaneFloats lanes(LaneFloats value) const {
+    const LaneFloats u = at_least(value, all_lanes(lines_.least));
+    LaneFloats first, inverse, place;
+    line_of(as_bits(u), first, inverse, place);
+    const LaneFloats w = (u - first) * inverse;
+    const LaneFloats below = multiply_add(w, all_lanes(kDecadeBelow), all_lanes(2.0f * kUnit));
+    const LaneFloats top = multiply_add(w, all_lanes(2.0f), all_lanes(-kLast * kUnit));
+    const LaneFloats at = limited(limited(w * all_lanes(kCrossing), w), below);
+    return at_least(at, top) + place;
   }
 #endif
 
  private:
-  std::uint32_t entries_[last - first + 1];
+  static constexpr float kUnit = Signed ? 1.0f : kChanceUnit;
+  static constexpr float kLast = Signed ? 63.0f : 127.0f;  // from the last decade's first number to its last one
+
+#if defined(__AVX512F__)
+  MIXPREC_MEMBER void line_of(LaneBits bits, LaneFloats& first, LaneFloats& inverse, LaneFloats& place) const {
+    const __m512i i = _mm512_srli_epi32((__m512i)bits, 23);
+    first = _mm512_permutex2var_ps(first_[0], i, first_[1]);
+    inverse = _mm512_permutex2var_ps(inverse_[0], i, inverse_[1]);
+    place = _mm512_permutex2var_ps(place_[0], i, place_[1]);
+  }
+  __m512 first_[2], inverse_[2], place_[2];
+#elif defined(__AVX2__)
+  MIXPREC_MEMBER void line_of(LaneBits bits, LaneFloats& first, LaneFloats& inverse, LaneFloats& place) const {
+    const __m256i exponent = _mm256_sub_epi32(_mm256_srli_epi32((__m256i)bits, 23), _mm256_set1_epi32(127 - 24));
+    const __m256i third = _mm256_mulhi_epu16(exponent, _mm256_set1_epi32(0x5580));  // 2^16 / 3 and a little more
+    const __m256i r = _mm256_min_epi16(third, _mm256_set1_epi32(DynamicLines::kRegions - 1));
+    first = _mm256_permutevar8x32_ps(first_, r);
+    inverse = _mm256_permutevar8x32_ps(inverse_, r);
+    place = _mm256_permutevar8x32_ps(place_, r);
+  }
+  LaneFloats first_, inverse_, place_;
+#endif
+  const DynamicLines& lines_;
 };
 
 struct MomentNumbers {
   float powers[2][kPowers][256];  // e4m3: without and with a sign
-  float dynamic[2][256];
-  float steps[256][2];            // of the dynamic map without a sign: a number, and 1 over the gap above it
-  Places numbers;                 // among those from the second on but the last, without a sign
-  Places middles;                 // among the thresholds of those that are not negative, with a sign
+  DynamicLines chances{false, kChanceUnit, -1.0f}, nearest{true, 1.0f, 0.5f};
 
   MomentNumbers() {
     for (std::uint32_t code = 0; code < 256; ++code) {
       set_powers(kE4M4, code, powers[0]);
       set_powers(kE4M3, code, powers[1]);
     }
-    set_dynamic();
-    const float* each = dynamic[0];
-    for (int j = 0; j < 256; ++j) {
-      const double gap = j < 255 ? static_cast<double>(each[j + 1]) - static_cast<double>(each[j]) : 0.0;
-      steps[j][0] = each[j];
-      steps[j][1] = j < 255 ? static_cast<float>(1.0 / gap) : 0.0f;
-    }
-    numbers = Places(each + 1, 254);
-    float thresholds[128];
-    const float* positive = dynamic[1] + kSignedZero;
-    for (int j = 0; j < 128; ++j)
-      thresholds[j] =
-          static_cast<float>((static_cast<double>(positive[j]) + static_cast<double>(positive[j + 1])) * 0.5);
-    middles = Places(thresholds, 128);
   }
 
  private:
@@ -87,23 +149,6 @@ struct MomentNumbers {
     const double raised[kPowers] = {z * z, z, root, __builtin_sqrt(root)};
     for (int power = 0; power < kPowers; ++power)
       numbers[power][code] = static_cast<float>(negative ? -raised[power] : raised[power]);
-  }
-
-  void set_dynamic() {
-    int place[2] = {1, kSignedZero + 1};
-    dynamic[0][0] = dynamic[1][kSignedZero] = 0.0f;
-    double power = 1e6;
-    for (int decade = 0; decade < kDecades; ++decade, power /= 10.0) {
-      for (int is_signed = 0; is_signed < 2; ++is_signed) {
-        const int parts = (is_signed ? 1 : 2) << decade;
-        for (int j = 0; j < parts; ++j) {
-          const double middle = static_cast<double>(2 * parts + 9 * (2 * j + 1)) / (20.0 * parts * power);
-          dynamic[is_signed][place[is_signed]++] = static_cast<float>(middle);
-        }
-      }
-    }
-    dynamic[0][255] = dynamic[1][255] = 1.0f;
-    for (int j = 1; j <= kSignedZero; ++j) dynamic[1][kSignedZero - j] = -dynamic[1][kSignedZero + j];
   }
 };
 

@@ -73,9 +73,12 @@ MIXPREC_INLINE void step_piece(const Slot& slot, const StepTask& task, std::int6
     update_sgd(task.rule.sgd, values, scratch.direction);
   }
   streams.fetch(start, 2);
+  PieceMeasure measures[2];
+  for (int i = 0; i < task.moments; ++i)
+    measures[i] = measure_moment(slot.moments[i], start, n, values.moments[i]);
   close_weight(slot.weight, start, n, values.weight, philox, scratch.keeping);
   streams.fetch(start, 3);
-  for (int i = 0; i < task.moments; ++i) close_moment(slot.moments[i], start, n, values.moments[i]);
+  for (int i = 0; i < task.moments; ++i) close_moment(slot.moments[i], start, n, values.moments[i], measures[i]);
 }
 
 // Pieces [begin, end) of all slots in a row.
@@ -138,7 +141,7 @@ void store_moment_pieces(const StoredMoment& stored, std::int64_t begin, std::in
   for_pieces(begin, end, n, [&](std::int64_t start, std::int64_t count) {
     if (stored.layout.kind == MomentKind::fp32)
       copy_values(values + start, count, elements<float>(stored.values, start));
-    close_moment(stored, start, count, values + start);
+    close_moment(stored, start, count, values + start, measure_moment(stored, start, count, values + start));
   });
 }
 

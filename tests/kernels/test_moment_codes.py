@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from mixprec.kernels.reference._moment_codes import decode as values_of
-from mixprec.kernels.reference._moment_codes import dynamic_numbers, encode, numbers_of
+from mixprec.kernels.reference._moment_codes import dynamic_numbers, encode, numbers_of, random_words
 
 from . import moment_study as study
 
@@ -29,6 +29,57 @@ def test_dynamic_map_is_the_known_one() -> None:
     assert unsigned[-3:] == pytest.approx((0.989453125, 0.996484375, 1.0))
     assert list(signed) == sorted(signed)
     assert list(unsigned) == sorted(unsigned)
+
+
+def below_one(n: int) -> Tensor:
+    """Magnitudes of every size down to 2^-23, of which many lie next to 1; the first is 1, the scale."""
+    generator = torch.Generator().manual_seed(5)
+    each = torch.exp2(-23 * torch.rand(n, generator=generator)), 1 - 0.01 * torch.rand(n, generator=generator)
+    return torch.cat([torch.ones(1), *each])
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_dynamic_codes_read_as_their_numbers(signed: bool) -> None:
+    for scale in (1.0, 3.7e-9, 3e38):
+        codes = torch.arange(256, dtype=torch.uint8)
+        got = values_of(codes, torch.tensor([scale]), None, 256, "dynamic", signed).double()
+        right = torch.tensor(dynamic_numbers(signed), dtype=torch.float64) * torch.tensor(scale).double()
+        assert torch.allclose(got, right, rtol=2.0**-22, atol=0)
+        assert got[-1] == torch.tensor(scale)
+
+
+def test_dynamic_codes_with_a_sign_are_the_nearest() -> None:
+    x = below_one(200_000)
+    numbers = torch.tensor(dynamic_numbers(True), dtype=torch.float64)
+    usual = x > 2.81e-7  # just below it the smallest number is nearer than the 0 that serves
+    for sign in (1, -1):
+        exact = (x * sign).double()
+        codes = encode(x * sign, len(x), "dynamic", True, True)[0].long()
+        around = torch.stack([(exact - numbers[(codes + k).clamp(0, 255)]).abs() for k in (-1, 0, 1)])
+        assert (around[1] <= around.min(0).values + 2e-7 * exact.abs())[usual].all()
+        assert (codes[x < 2.79e-7] == 127).all()
+
+
+def test_dynamic_codes_without_a_sign_follow_their_chance() -> None:
+    """The larger of two numbers exactly where the random word says so, but for words on the border."""
+    x = below_one(200_000)
+    codes = encode(x, len(x), "dynamic", True, False)[0].long()
+    numbers = torch.tensor(dynamic_numbers(False), dtype=torch.float64)
+    below = (torch.bucketize(x.double(), numbers, right=True) - 1).clamp(max=254)
+    part = (x.double() - numbers[below]) / (numbers[below + 1] - numbers[below])
+    chance = random_words(x.view(torch.int32), torch.arange(len(x))).double() / 2**32
+    sure = ((chance - (1 - part)).abs() > 2.0**-14) & (below > 0)
+    assert sure.double().mean() > 0.95
+    assert torch.equal(codes[sure], (below + (chance >= 1 - part))[sure])
+
+
+def test_no_value_of_a_huge_block_passes_its_scale() -> None:
+    """One over such a scale is subnormal; rounded up it would bring the largest beyond the last code."""
+    for top in torch.linspace(2.0**126, 3.4e38, 500):
+        for kind in ("e4m3", "dynamic"):
+            x = torch.stack([top, top / 2])
+            assert (round_trip(x, kind, True, False)[0] / top).item() == pytest.approx(1.0, abs=0.04)
+            assert (round_trip(x, kind, True, True)[0] / top).item() == pytest.approx(1.0, abs=0.04)
 
 
 def test_a_fixed_power_is_torchs_e4m3() -> None:

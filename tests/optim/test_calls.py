@@ -187,7 +187,8 @@ def test_gradients_of_any_kind_and_place_may_follow_each_other() -> None:
         own.step()
         twin.step()
         assert all(map(torch.equal, bits(own), bits(twin)))
-    assert own.state[params[0]]["step"] == 6 and own.state[params[1]]["step"] == 8
+    assert own.state[params[0]]["step"] == 6
+    assert own.state[params[1]]["step"] == 8
 
 
 def test_another_shape_is_refused_and_nothing_is_stepped() -> None:
@@ -199,7 +200,8 @@ def test_another_shape_is_refused_and_nothing_is_stepped() -> None:
     before = params[1].detach().clone()
     with pytest.raises(ValueError, match=r"lies `extra`, torch.int16 of the same shape"):
         own.step()
-    assert torch.equal(params[1], before) and own.state[params[1]]["step"] == 1
+    assert torch.equal(params[1], before)
+    assert own.state[params[1]]["step"] == 1
 
 
 def test_the_same_memory_in_another_shape_is_refused() -> None:
@@ -276,14 +278,28 @@ def test_gradients_and_replaced_tensors_are_not_kept_alive() -> None:
     set_gradients(own, 1)
     own.step()
     gc.collect()
-    assert gradient() is None and moment() is None
+    assert gradient() is None
+    assert moment() is None
+
+
+def test_an_optimizer_goes_with_its_last_reference() -> None:
+    own, params = optimizer("split", "fp32")
+    set_gradients(own, 0)
+    own.step()
+    moment = weakref.ref(own.state[params[0]]["exp_avg"])
+    gc.disable()
+    try:
+        del own
+        assert moment() is None
+    finally:
+        gc.enable()
 
 
 def test_a_copy_steps_its_own_tensors() -> None:
     own, params = optimizer("split", "fp32")
     set_gradients(own, 0)
     own.step()
-    twin, twins = copy.deepcopy((own, params))
+    twin, _ = copy.deepcopy((own, params))
     set_gradients(twin, 1)
     before = [p.detach().clone() for p in params]
     twin.step()

@@ -120,9 +120,10 @@ class StepPlan:
         """The backend's own plan; ``None`` where it has none, or where weights must be copied or refused."""
         backend = optimizer_backend(self._device.type)
         sizes = [stored.weight.numel() for stored, moments in self._kept for _ in moments]
+        if not isinstance(backend, PlanningBackend):
+            return None
         fits = (
-            isinstance(backend, PlanningBackend)
-            and all(self._found.are_straight)
+            all(self._found.are_straight)
             and checks.all_lie_on(self._device, self._tensors)
             and sizes == [moment.values.numel() for _, moments in self._kept for moment in moments]
         )

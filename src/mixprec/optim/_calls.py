@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from operator import is_
 from typing import Any
 
 from torch import Tensor
-from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from ..kernels import Counters, Rule, StepPlan
@@ -62,31 +62,61 @@ class Call:
         self.is_first = False
 
 
+@dataclass(frozen=True, eq=False)
+class MadeFrom:
+    """What calls are made from.
+
+    Attributes:
+        names: sizes and names of each state's entries.
+        objects: groups, what they say, parameters and entries of the state, to be compared by identity.
+    """
+
+    names: list[object]
+    objects: list[object]
+
+    @classmethod
+    def of(cls, optimizer: Optimizer, said: Callable[[Group], tuple[object, ...]]) -> MadeFrom:
+        """Look at an optimizer; ``said`` tells what a group says of how its parameters are kept."""
+        groups, state = optimizer.param_groups, optimizer.state
+        states: list[dict[str, object]] = list(state.values())
+        params = chain.from_iterable([group["params"] for group in groups])
+        options = chain.from_iterable(map(said, groups))
+        entries = chain.from_iterable(map(dict.values, states))
+        return cls([*map(len, states), *chain.from_iterable(states)], [*groups, *options, *params, *state, *entries])
+
+    def is_same(self, other: MadeFrom) -> bool:
+        """Whether both are the same objects under the same names."""
+        ours, theirs = self.objects, other.objects
+        return self.names == other.names and len(ours) == len(theirs) and all(map(is_, ours, theirs))
+
+
 class Calls:
-    """All calls of one optimizer, and what they were made from.
+    """All calls of one optimizer; it is not held, so that it goes with its last reference.
 
     Args:
-        optimizer: theirs; its state is complete.
         calls: of those parameters that have a gradient.
+        made_from: the optimizer's groups and its complete state.
+        watched: parameters that have a state.
         gradients: of all parameters.
-        said: what a group says of how its parameters are kept.
     """
 
     def __init__(
         self,
-        optimizer: Optimizer,
         calls: Sequence[Call],
+        made_from: MadeFrom,
+        watched: Iterable[Tensor],
         gradients: Sequence[Tensor | None],
-        said: Callable[[Group], tuple[object, ...]],
     ) -> None:
-        self._optimizer, self._calls, self._said = optimizer, tuple(calls), said
+        self._calls, self._made_from, self._watched = tuple(calls), made_from, list(watched)
         self._missing = [gradient is None for gradient in gradients]
-        self._names, self._objects = self._found()
-        self._watched: list[Parameter] = list(optimizer.state)
         self._versions = self._present()
 
     def __iter__(self) -> Iterator[Call]:
         return iter(self._calls)
+
+    def are_current(self, found: MadeFrom) -> bool:
+        """Whether groups and state hold the same tensors as when the calls were made."""
+        return self._made_from.is_same(found)
 
     def fit(self, gradients: Sequence[Tensor | None]) -> bool:
         """Whether the calls, which are current, are those of a step with these gradients."""
@@ -101,23 +131,9 @@ class Calls:
         """Take the weights' present versions for those of the last step."""
         self._versions = self._present()
 
-    def versions(self) -> Iterator[tuple[Parameter, Version]]:
+    def versions(self) -> Iterator[tuple[Tensor, Version]]:
         """Parameters that have a state, with their versions when they were last seen."""
         return zip(self._watched, zip(*self._versions, strict=True), strict=True)
 
     def _present(self) -> tuple[list[int], list[int]]:
         return [param._version for param in self._watched], list(map(Tensor.data_ptr, self._watched))
-
-    def are_current(self) -> bool:
-        """Whether groups and state hold the same tensors as when the calls were made."""
-        names, objects = self._found()
-        return names == self._names and len(objects) == len(self._objects) and all(map(is_, objects, self._objects))
-
-    def _found(self) -> tuple[list[object], list[object]]:
-        """Sizes and names of each state's entries; and every object that the calls depend on, compared by identity."""
-        groups, state = self._optimizer.param_groups, self._optimizer.state
-        states: list[dict[str, object]] = list(state.values())
-        params = chain.from_iterable([group["params"] for group in groups])
-        said = chain.from_iterable(map(self._said, groups))
-        entries = chain.from_iterable(map(dict.values, states))
-        return [*map(len, states), *chain.from_iterable(states)], [*groups, *said, *params, *state, *entries]

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 from ..kernels import Rule, StoredWeight
 from ..specs import Moments, Weights
-from ._calls import Call, Calls, Version, version_of
+from ._calls import Call, Calls, MadeFrom, Version, version_of
 from ._held import Held
 from ._layout import Layout, MomentName, convert_state
 from ._load_state import load_state, plain_groups
@@ -32,7 +32,7 @@ class KernelOptimizer(Optimizer, ABC):
     """
 
     def __init__(self, params: Any, defaults: Group) -> None:
-        self._versions: dict[Parameter, Version] = {}
+        self._versions: dict[Tensor, Version] = {}
         self._held: dict[Parameter, Held] = {}
         self._calls: Calls | None = None
         super().__init__(params, defaults)
@@ -74,6 +74,8 @@ class KernelOptimizer(Optimizer, ABC):
             with torch.enable_grad():
                 loss = closure()
         gradients = self._gradients()
+        if self._calls is not None and not self._calls.are_current(MadeFrom.of(self, self._said)):
+            self._forget_calls()
         self.adopt_writes()
         calls = self._calls_for(gradients)
         for call in calls:
@@ -85,8 +87,6 @@ class KernelOptimizer(Optimizer, ABC):
 
     def adopt_writes(self) -> list[Parameter]:
         """Follow weights that were written from outside; see ``KeptWeights.adopt_writes``."""
-        if self._calls is not None and not self._calls.are_current():
-            self._forget_calls()
         if self._calls is not None and self._calls.are_unwritten():
             return []
         self._note_versions()
@@ -199,7 +199,7 @@ class KernelOptimizer(Optimizer, ABC):
                     same.setdefault((int(held.step), is_first, param.device), []).append((index, held))
                 index += 1
             calls += [Call(group, members, step, is_first) for (step, is_first, _), members in same.items()]
-        self._calls = Calls(self, calls, gradients, self._said)
+        self._calls = Calls(calls, MadeFrom.of(self, self._said), self.state, gradients)
         return self._calls
 
     def _holding(self, param: Parameter, group: Group) -> tuple[Held, bool]:

@@ -84,10 +84,11 @@ class Judge:
         losses = self._losses(gradients)
         flat = [gradient for group in gradients.values() for gradient in group.values()]
         measured = measure(flat, [value for _, value in losses])
-        found = iter(measured.norms)
-        norms = {name: {p: next(found) / scale for p in group} for name, group in gradients.items()}
-        for name, group in norms.items():
-            self.windows[name].blame([p for p, norm in group.items() if not math.isfinite(norm)], DEFAULT)
+        found = iter(measured.norms if scale == 1.0 else [norm / scale for norm in measured.norms])
+        norms = {name: dict(zip(group, found, strict=False)) for name, group in gradients.items()}
+        if scale != 1.0 or not measured.is_finite:
+            for name, group in norms.items():
+                self.windows[name].blame([p for p, norm in group.items() if not math.isfinite(norm)], DEFAULT)
         in_flight = frozenset(name for name, _ in losses)
         opinion = Opinion(
             is_finite=measured.is_finite,

@@ -191,7 +191,7 @@ class CpuBackend:
         straight = straight_gradients(gradients)
         places = [0] * (2 * len(straight))
         places[::2], places[1::2] = list(map(Tensor.data_ptr, straight)), list(map(Tensor.numel, straight))
-        dtypes = [DTYPES[gradient.dtype] for gradient in straight]
+        dtypes = list(map(DTYPES.__getitem__, [gradient.dtype for gradient in straight]))
         _native.gradient_squares(dtypes, places, sums.data_ptr(), self._run())
         return sums
 

@@ -1,13 +1,14 @@
 """Eight-bit codes of an optimizer's moments: blocks of consecutive elements, each under a scale of its own.
 
-A code stands for a number of magnitude at most 1; an element is its number times its block's fp32 scale. All arithmetic
-is fp32, each operation rounded once; magnitudes are taken by bits. For one block of values x (the last block of a
-tensor may be short):
+A code stands for a number of magnitude at most 1; an element is its number times its block's fp32 scale. Arithmetic is
+fp32, each operation rounded once; magnitudes are taken by bits. For one block of values x (the last block of a tensor
+may be short):
 
 1. ``amax`` is the largest magnitude. If it is infinite or NaN, every x counts as 0 and the scale is NaN (0x7fc00000),
    so that the whole block is read as NaN.
 2. ``scale = max(amax, 2^-100)``. The floor keeps every number times a scale above 0; blocks below it lose range.
-3. ``u = |x| * (1 / scale)``: two operations.
+3. ``u = |x| * q`` with ``q = 1 / scale``, or the fp32 number below it if ``scale * q`` would be above 1 (which happens
+   where q is subnormal).
 4. The code, by kind. Without a sign (``is_signed`` false; a second moment) x counts as ``|x|``, and its rounding is by
    chance, see below. With a sign it is to nearest.
 
@@ -18,7 +19,7 @@ Without ``expand`` p is 1 with a sign, 1/2 without: of a second moment the root 
 by, and whose range is half as wide. Then::
 
     y = sqrt(u) (through fp64) | u | u * u | (u * u) * (u * u)
-    z = min(y * top, top), rounded; with a sign, bit 7 of the code is x's sign (of zero too)
+    z = y * top, rounded; with a sign, bit 7 of the code is x's sign (of zero too)
 
 With a sign z is rounded to E4M3 (4 exponent bits of bias 7, 3 mantissa bits, ``top`` 448; 0x7f, its NaN, is not used),
 ties to even, and the largest magnitude of a block comes back exactly. Without one it is rounded to E4M4 (the sign's bit
@@ -26,10 +27,29 @@ is a fourth mantissa bit, all 256 codes are numbers, ``top`` 496). The number of
 its square (p = 1/2), its root (p = 2) or the root of its root (p = 4), computed in fp64, each operation rounded once,
 and rounded to fp32.
 
-``dynamic``: the numbers are those of `dynamic_numbers` in fp32, the code is the place in their ascending list. With a
-sign u goes to number j of those that are not negative, where j is the count of thresholds at or below u, and threshold
-i is ``(number_i + number_(i+1)) / 2`` in fp64, rounded to fp32 (so a tie goes to the larger). A negative x takes the
-number ``-number_j``; the map has no -1, and the last before it serves. -0 counts as 0.
+``dynamic``: the code is the place in the ascending list of `dynamic_numbers`. These are straight lines, one for each
+decade, and both directions are computed from that. Decade i, of 7, has n parts, ``n = 2^i`` with a sign, else
+``2^(i+1)``. Among the numbers that are not negative its first one has place n, or n - 1 without a sign, counted from 0.
+
+A code's element: ``f`` is its place among these plus 1/2, or plus 3/2 without a sign. So ``f = 2^k * m`` with m in
+[1, 2), and the decade i is k with a sign, else k - 1. The element is ``(9 m - 8) * (base * scale)``, where the first
+factor is exact and ``base = 10^(i-7)`` in fp32, 0 for the place 0, 1 for the last one; and at most ``scale``.
+
+u's place, as a fraction: between two neighbouring numbers it rises evenly from the place of the lower one to that of
+the other. ``u`` is at least 2^-24 here (without a sign, the first number that is not 0). Decade i comes from its
+exponent e: ``floor((e + 24) / 3)``, 6 at most. With ``first``, the decade's first number, and ``inverse``, 1 over the
+distance of two of its numbers, from fp64 rounded to fp32::
+
+    w = (u - first) * inverse
+    place = (place of first) + max(min(w, w * (5/3), 5 * w + 2), 2 * w - last)
+
+The three in the minimum are the lines of the decade, of the gap before it (0.6 distances wide) and of the decade before
+it, whose distances are a fifth. The last number, 1, lies half a distance above the one before, whose w is ``last``: 63
+with a sign, 127 without. ``5 * w + 2`` and ``2 * w - last`` are rounded once; 5/3 is in fp32.
+
+With a sign u goes to number ``floor(place + 1/2)``, which is the nearest one (the 1/2 is added to the place of
+``first``; below the smallest number the threshold is 2.8e-7, not 2.75e-7). A negative x takes the number
+``-number_j``; the map has no -1, and the last before it serves. -0 counts as 0.
 
 5. Without a sign, a nonzero x never takes the code of 0 but the smallest other one (code 1): a second moment that
    vanished under a first one that did not would divide it by eps alone.
@@ -39,9 +59,8 @@ it is for good, and move with its block's scale instead. So u between two number
 probability of where it lies between them. The random bits are the low bits of x itself, mixed with its place j in the
 block: ``word = (bits(|x|) + j * 0x9e3779b9) * 0x85ebca6b mod 2^32``. No state is kept, and equal inputs give equal
 codes. E4M4: ``word >> 13`` is added to the bits of z, and the lower 19 are dropped; if z lies below 2^-6, where the
-spacing stays, 2^-6 is added to it first and taken from the result. Dynamic map: the larger number is taken if
-``word < floor(2^32 * min((u - number_j) * inverse_j, 1 - 2^-24))``, where number_j is the last at or below u but the
-255th at most, and ``inverse_j = 1 / (number_(j+1) - number_j)`` in fp64, rounded to fp32.
+spacing stays, 2^-6 is added to it first and taken from the result. Dynamic map: the code is
+``(floor(2^16 * place) + (word >> 16)) >> 16``; 0 for 0.
 
 Source: Dettmers et al., 8-bit Optimizers via Block-wise Quantization, arXiv:2110.02861 (blocks, the dynamic map); Xi et
 al., COAT, arXiv:2410.19313 (powers that fit a block's range to E4M3's).
@@ -61,6 +80,9 @@ CodeKind = Literal["e4m3", "dynamic"]
 _LEAST_SCALE = 2.0**-100
 _MIN_EXPONENT = -6
 _DECADES = 7
+_LEAST_EXPONENT = -24  # of the dynamic map's binades
+_SIGNED_ZERO = 127  # the code of 0 in the signed dynamic map
+_CROSSING = 1.6666666269302368  # 5 / 3 in fp32
 _WORD = 0xFFFFFFFF
 _ROOT, _PLAIN = 0, 1  # stored powers
 
@@ -92,14 +114,14 @@ def encode(
     finite = (magnitude < 0x7F800000).all(1, keepdim=True)
     x, magnitude = torch.where(finite, x, 0.0), torch.where(finite, magnitude, 0)
     scale = magnitude.amax(1, keepdim=True).view(torch.float32).clamp(min=_LEAST_SCALE)
-    u = magnitude.view(torch.float32) * (torch.ones_like(scale) / scale)
+    u = magnitude.view(torch.float32) * _inverse(scale)
     powers = _powers(magnitude, scale, expand, is_signed) if kind == "e4m3" else None
     if is_signed:
         codes = _dynamic_codes(u, x < 0) if powers is None else _float_codes(u, x, powers)
     else:
         words = random_words(magnitude, torch.arange(block, device=x.device))
         codes = _unsigned_dynamic_codes(u, words) if powers is None else _unsigned_float_codes(u, powers, words)
-        codes = torch.where((magnitude > 0) & (codes == 0), 1, codes)
+        codes = torch.where(magnitude > 0, codes.clamp(min=1), 0)
     scales = torch.where(finite, scale, math.nan).flatten()
     kept = None if powers is None else powers.flatten().to(torch.uint8)
     return codes.flatten()[: values.numel()].to(torch.uint8), scales, kept
@@ -116,10 +138,11 @@ def decode(codes: Tensor, scales: Tensor, powers: Tensor | None, block: int, kin
         kind: as of `encode`.
         is_signed: as of `encode`.
     """
-    numbers = torch.tensor(numbers_of(kind, is_signed), dtype=torch.float32, device=codes.device)
-    rows = torch.zeros_like(scales, dtype=torch.int64) if powers is None else powers.long()
     each = torch.arange(codes.numel(), device=codes.device) // block
-    return numbers[rows[each], codes.long()] * scales[each]
+    if powers is None:
+        return _dynamic_values(codes, scales[each], is_signed)
+    numbers = torch.tensor(numbers_of(kind, is_signed), dtype=torch.float32, device=codes.device)
+    return numbers[powers.long()[each], codes.long()] * scales[each]
 
 
 def random_words(magnitude: Tensor, place: Tensor) -> Tensor:
@@ -155,14 +178,18 @@ def dynamic_numbers(is_signed: bool) -> tuple[float, ...]:
         >>> dynamic_numbers(False)[:3], dynamic_numbers(True)[0]
         ((0.0, 3.25e-07, 7.75e-07), -0.99296875)
     """
-    parts = [2 ** (i if is_signed else i + 1) for i in range(_DECADES)]
     middles = [
         # whole numbers but for one quotient: rounded once
         (2 * n + 9 * (2 * j + 1)) / (20 * n * 10 ** (_DECADES - 1 - i))
-        for i, n in enumerate(parts)
+        for i, n in enumerate(_parts(is_signed))
         for j in range(n)
     ]
     return tuple(sorted([0.0, 1.0, *middles, *((-m for m in middles) if is_signed else ())]))
+
+
+def _parts(is_signed: bool) -> list[int]:
+    """Of each decade of the dynamic map."""
+    return [2 ** (i if is_signed else i + 1) for i in range(_DECADES)]
 
 
 def _float_number(code: int, power: int, is_signed: bool) -> float:
@@ -192,6 +219,12 @@ def _blocks(values: Tensor, block: int) -> Tensor:
     return torch.nn.functional.pad(values, (0, -values.numel() % block)).view(-1, block)
 
 
+def _inverse(scale: Tensor) -> Tensor:
+    """1 / scale, or the number below it if scale times it were above 1."""
+    inverse = torch.ones_like(scale) / scale
+    return torch.where(scale * inverse > 1, (inverse.view(torch.int32) - 1).view(torch.float32), inverse)
+
+
 def _powers(magnitude: Tensor, scale: Tensor, expand: bool, is_signed: bool) -> Tensor:
     """The stored power of each block, int32 ``[blocks, 1]``."""
     if not expand:
@@ -209,7 +242,7 @@ def _raised(u: Tensor, powers: Tensor, is_signed: bool) -> Tensor:
     root = u.double().sqrt().float()
     y = torch.where(powers == 0, root, torch.where(powers == 1, u, torch.where(powers == 2, square, square * square)))
     top = _top(is_signed)
-    return (y * top).clamp(max=top)
+    return y * top
 
 
 def _float_codes(u: Tensor, x: Tensor, powers: Tensor) -> Tensor:
@@ -233,19 +266,44 @@ def _unsigned_float_codes(u: Tensor, powers: Tensor, words: Tensor) -> Tensor:
 
 
 def _dynamic_codes(u: Tensor, negative: Tensor) -> Tensor:
-    """Places in the signed dynamic map, int32."""
-    numbers = torch.tensor([x for x in dynamic_numbers(True) if x >= 0], dtype=torch.float32, device=u.device)
-    thresholds = ((numbers[:-1].double() + numbers[1:].double()) * 0.5).float()
-    place = torch.bucketize(u.contiguous(), thresholds, right=True).int()
-    zero = 256 - len(numbers)
-    return torch.where(negative, zero - place.clamp(max=zero), zero + place)
+    """Codes of the signed dynamic map, int32."""
+    place = _dynamic_places(u, True).int()
+    return torch.where(negative, _SIGNED_ZERO - place.clamp(max=_SIGNED_ZERO), _SIGNED_ZERO + place)
 
 
 def _unsigned_dynamic_codes(u: Tensor, words: Tensor) -> Tensor:
-    """Places in the dynamic map without a sign, int32."""
-    numbers = torch.tensor(dynamic_numbers(False), dtype=torch.float32, device=u.device)
-    gaps = numbers[1:].double() - numbers[:-1].double()
-    inverse = (torch.ones_like(gaps) / gaps).float()
-    below = (torch.bucketize(u.contiguous(), numbers, right=True) - 1).clamp(max=254)
-    fraction = ((u - numbers[below]) * inverse[below]).clamp(max=1.0 - 2.0**-24)
-    return (below + (words < (fraction.double() * 2.0**32).long())).int()
+    """Codes of the dynamic map without a sign, int32."""
+    place = (_dynamic_places(u, False) * 2.0**16).int()
+    return (place + (words >> 16).int()) >> 16
+
+
+def _dynamic_places(u: Tensor, is_signed: bool) -> Tensor:
+    """Where u lies among the numbers that are not negative, fp32: its place, with a sign 1/2 more."""
+    u = u.clamp(min=2.0**_LEAST_EXPONENT if is_signed else dynamic_numbers(False)[1])
+    exponent = ((u.view(torch.int32) >> 23) - 127).long()
+    region = torch.div(exponent - _LEAST_EXPONENT, 3, rounding_mode="floor").clamp(max=_DECADES - 1)
+    first, inverse, place = (torch.tensor(x, dtype=torch.float32, device=u.device)[region] for x in _lines(is_signed))
+    w = (u - first) * inverse
+    below = (w.double() * 5.0 + 2.0).float()
+    top = (w.double() * 2.0 - (63.0 if is_signed else 127.0)).float()
+    return place + torch.maximum(torch.minimum(torch.minimum(w, w * _CROSSING), below), top)
+
+
+@cache
+def _lines(is_signed: bool) -> tuple[tuple[float, ...], ...]:
+    """``first``, ``inverse`` and ``place`` of each decade."""
+    parts = _parts(is_signed)
+    first = tuple((2 * n + 9) / (20 * n * 10 ** (_DECADES - 1 - i)) for i, n in enumerate(parts))
+    inverse = tuple(n * 10 ** (_DECADES - i) / 9 for i, n in enumerate(parts))
+    return first, inverse, tuple(n + (0.5 if is_signed else -1.0) for n in parts)
+
+
+def _dynamic_values(codes: Tensor, scales: Tensor, is_signed: bool) -> Tensor:
+    """Elements of the codes under the scale of each, fp32."""
+    place = codes.float() - (_SIGNED_ZERO if is_signed else 0.0)
+    mantissa, exponent = torch.frexp(place.abs() + (0.5 if is_signed else 1.5))
+    decade = exponent.long() - (1 if is_signed else 2)  # -1: of 0; 7: of 1
+    bases = [0.0, *(10.0 ** (i - _DECADES) for i in range(_DECADES)), 1.0]
+    base = torch.tensor(bases, dtype=torch.float32, device=codes.device)[decade + 1]
+    value = torch.minimum((18.0 * mantissa - 8.0) * (base * scales), scales)
+    return torch.where(place < 0, -value, value)
