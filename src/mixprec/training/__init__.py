@@ -5,6 +5,7 @@ from ._prepare import prepare
 from ._result import Event, StepResult
 from ._resumed import Resumed
 from ._session import Session
+from ._statistics import StatisticsKeeper
 from .checkpoint import CheckpointDamaged, CheckpointNotWritten
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Memory",
     "Resumed",
     "Session",
+    "StatisticsKeeper",
     "StepResult",
     "prepare",
 ]

@@ -38,13 +38,13 @@ def weights_init(module: nn.Module) -> None:
         nn.init.normal_(module.weight, 0.0, 0.02)
 
 
-def main(opt_level: str, steps: int = 12) -> dict[str, list[float]]:
+def main(opt_level: str, steps: int = 12, eps: float = 1e-8) -> dict[str, list[float]]:
     torch.manual_seed(0)
     net_g, net_d = Generator(), Discriminator()
     net_g.apply(weights_init)
     net_d.apply(weights_init)
-    optimizer_d = torch.optim.Adam(net_d.parameters(), lr=2e-4, betas=(0.5, 0.999))
-    optimizer_g = torch.optim.Adam(net_g.parameters(), lr=2e-4, betas=(0.5, 0.999))
+    optimizer_d = torch.optim.Adam(net_d.parameters(), lr=2e-4, betas=(0.5, 0.999), eps=eps)
+    optimizer_g = torch.optim.Adam(net_g.parameters(), lr=2e-4, betas=(0.5, 0.999), eps=eps)
     [net_d, net_g], [optimizer_d, optimizer_g] = amp.initialize(
         [net_d, net_g], [optimizer_d, optimizer_g], opt_level=opt_level, num_losses=3
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,14 @@ def test_dcgan_follows_fp32(opt_level: str) -> None:
     for name in ("d_real", "d_fake", "g", "weight"):
         assert found[name] == pytest.approx(wanted[name], rel=0.02)
     assert found["d_real"][-1] < 0.9 * found["d_real"][0]
+
+
+def test_dcgan_at_o3_needs_an_eps_that_fp16_holds() -> None:
+    with pytest.raises(ValueError, match="eps=1e-4"):
+        dcgan_script.main("O3")
+    found = dcgan_script.main("O3", eps=1e-4)
+    assert all(math.isfinite(value) for values in found.values() for value in values)
+    assert found["d_real"][-1] < found["d_real"][0]
 
 
 def test_a_script_by_itself() -> None:

@@ -470,7 +470,9 @@ def test_factors_and_interval() -> None:
         lambda: scaler(init_scale=0.0),
         lambda: scaler(init_scale=INF),
     ):
-        with pytest.raises(ValueError, match="loss scale has"):
+        with pytest.raises(
+            ValueError, match="GradScaler: (growth_factor|backoff_factor|growth_interval|init_scale) is"
+        ):
             call()
 
 
@@ -540,3 +542,39 @@ def test_the_cpu_stands_for_cuda_and_says_so() -> None:
     p = parameter()
     one_step(s, p, torch.optim.SGD([p], lr=0.5), INF)
     assert (s.is_enabled(), p.item(), s.get_scale()) == (True, 1.0, 2.0)
+
+
+def test_the_old_spelling_and_unknown_devices_are_explained() -> None:
+    with pytest.raises(TypeError, match=r"device is 1024.0 .*init_scale.*torch_cuda_amp"):
+        GradScaler(2.0**10)  # pyright: ignore[reportArgumentType]
+    for device in ("gpu", "gpu:0"):
+        with pytest.raises(RuntimeError, match="expected 'cuda' or 'cpu'"):
+            GradScaler(device)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kind"),
+    [
+        ("init_scale", 0.0, ValueError),
+        ("init_scale", "8", TypeError),
+        ("growth_factor", 1.0, ValueError),
+        ("backoff_factor", 1.0, ValueError),
+        ("growth_interval", 0, ValueError),
+        ("growth_interval", 2.5, TypeError),
+    ],
+)
+def test_errors_name_the_argument(name: str, value: object, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match=f"GradScaler: {name} is "):
+        scaler(**{name: value})  # pyright: ignore[reportArgumentType]
+
+
+def test_messages_say_what_to_do() -> None:
+    p = nn.Parameter(torch.ones(1))
+    optimizer, s = torch.optim.SGD([p], lr=1.0), scaler()
+    with pytest.raises(AssertionError, match=r"_scale is None.*Call scaler\.scale\(loss\)\.backward\(\) before"):
+        s.update()
+    s.scale(torch.ones(1))
+    with pytest.raises(AssertionError, match=r"^No inf checks were recorded for this optimizer\. None of .* SGD"):
+        s.step(optimizer)
+    with pytest.raises(TypeError, match="saved without a scaler"):
+        s.load_state_dict(None)  # pyright: ignore[reportArgumentType]

@@ -24,7 +24,7 @@ def names(signature: object) -> list[tuple[str, object]]:
 def test_signatures_are_torchs() -> None:
     assert names(GradScaler) == [
         ("init_scale", 65536.0), ("growth_factor", 2.0), ("backoff_factor", 0.5), ("growth_interval", 2000),
-        ("enabled", True),
+        ("enabled", True), ("process_group", "default"),
     ]  # fmt: skip
     assert names(autocast) == [("enabled", True), ("dtype", torch.float16), ("cache_enabled", True)]
     assert names(torch_amp.GradScaler) == names(torch.amp.GradScaler)

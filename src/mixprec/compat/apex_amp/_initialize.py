@@ -7,7 +7,9 @@ from typing import Any, Unpack
 from torch import nn
 from torch.optim import Optimizer
 
+from ...distributed import ranks_of
 from ...optim import keep_weights
+from ._buffers import Buffers
 from ._full_state import FullState
 from ._keeping import AsTheyAre, Masters
 from ._losses import Amp, Loss
@@ -43,7 +45,9 @@ def initialize(
 
     Raises:
         TypeError: models, optimizers or options of another kind.
-        ValueError: a model that is wrapped, converted or of 16 bits; options that do not go with the level.
+        ValueError: a model that is wrapped, converted or of 16 bits; options that do not go with the level;
+            an optimizer that shares no parameter with the models, or whose ``eps`` is 0 in the fp16 that it is to
+            compute in.
         RuntimeError: an optimizer that has been through ``initialize`` before.
 
     Source: https://nvidia.github.io/apex/amp.html.
@@ -64,8 +68,13 @@ def initialize(
         properties = properties_of(opt_level, options)
         rule, count = loss_scale_of(properties, options), count_of(options)
         is_told = options.get("verbosity", 1) > 0
-        amp = Amp(properties, [Loss(number, rule, is_told) for number in range(count)])
-        _prepare([check_model(m) for m in given], steppers, amp, options)
+        ranks = options.get("process_group", "default")
+        ranks_of(ranks)  # refuses what is no group
+        amp = Amp(properties, [Loss(number, rule, is_told) for number in range(count)], ranks)
+        checked = [check_model(m) for m in given]
+        for optimizer in steppers:
+            _check_shared(optimizer, checked)
+        _prepare(checked, steppers, amp, options)
     else:
         amp = Amp(None, [])
         for optimizer in steppers:
@@ -92,6 +101,7 @@ def _prepare(models: list[nn.Module], optimizers: list[Optimizer], amp: Amp, opt
         full = FullState(keepings)
         for model in models:
             full.watch(model)
+    amp.buffers = Buffers(models, [p for keeping in keepings for p in keeping.parameters()])
     for optimizer, keeping in zip(optimizers, keepings, strict=True):
         vars(optimizer)[ATTRIBUTE] = Prepared(optimizer, amp, keeping)
         optimizer.__class__ = prepared_class(type(optimizer))
@@ -99,7 +109,10 @@ def _prepare(models: list[nn.Module], optimizers: list[Optimizer], amp: Amp, opt
 
 def _keep(optimizer: Optimizer, properties: Properties, models: list[PreparedModel]) -> AsTheyAre:
     if not (properties.is_narrow and properties.master_weights):
-        return AsTheyAre(optimizer)
+        keeping = AsTheyAre(optimizer)
+        for group in optimizer.param_groups:
+            keeping.check(group)
+        return keeping
     kept = keep_weights(optimizer, "master")
     for model in models:
         if model.narrowed is not None:
@@ -117,4 +130,14 @@ def _check_optimizer(optimizer: Any) -> None:
         raise RuntimeError(
             f"initialize: this {type(optimizer).__name__} has been through initialize before: expected a new one; all "
             "optimizers of a model belong into one call"
+        )
+
+
+def _check_shared(optimizer: Optimizer, models: list[nn.Module]) -> None:
+    own = {p for model in models for p in model.parameters()}
+    if not any(p in own for group in optimizer.param_groups for p in group["params"]):
+        raise ValueError(
+            f"initialize: this {type(optimizer).__name__} holds no parameter of the models, so that it would train "
+            "nothing of them: expected the optimizer of these models, made after whatever replaces parameters "
+            "(fully_shard, a new layer); give all models to one initialize"
         )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from ...optim import HALF_DTYPES, KeptWeights
+from ._eps import check_eps
 
 
 class AsTheyAre:
@@ -19,6 +23,14 @@ class AsTheyAre:
     def parameters(self) -> list[Parameter]:
         """The model's own parameters."""
         return [p for group in self.optimizer.param_groups for p in group["params"]]
+
+    def check(self, group: Mapping[str, Any]) -> None:
+        """Refuse a group whose parameters the optimizer cannot update so.
+
+        Raises:
+            ValueError: see ``check_eps``.
+        """
+        check_eps(self.optimizer, group)
 
     def agree(self) -> None:
         """What was cleared, or added, on the optimizer's side is so on the model's, and the other way about."""
@@ -53,6 +65,9 @@ class Masters(AsTheyAre):
 
     def parameters(self) -> list[Parameter]:
         return self._kept.parameters()
+
+    def check(self, group: Mapping[str, Any]) -> None:
+        """Any group will do: its masters are fp32."""
 
     def agree(self) -> None:
         self._kept.begin_backward()

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import logging
+import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
+import torch.distributed as dist
+
+from ...distributed import Opinion, ranks_of
 from ...loss_scaling import ScaleState, after_step, scale_text
 from ...specs import LossScale
+from ._buffers import Buffers
 from ._options import Properties
 
 _LOG = logging.getLogger("mixprec")
@@ -45,7 +51,8 @@ class Loss:
         self.state, events = after_step(self.rule, before, not found)
         messages = [event.message for event in events]
         if found:
-            change = f"{scale_text(before.scale)} -> {scale_text(self.state.scale)}"
+            change = scale_text(before.scale)
+            change += f" -> {scale_text(self.state.scale)}" if self.rule.kind == "dynamic" else " stays"
             messages.insert(0, f"a gradient is not finite; the step is skipped, loss scale {change}")
         for message in messages if self.is_told else ():
             _LOG.warning("apex_amp, loss %d: %s", self.number, message)
@@ -58,15 +65,46 @@ class Amp:
     Attributes:
         properties: of the level.
         losses: by ``loss_id``.
+        process_group: the ranks that skip together.
+        members: what its optimizers carry; they may be gone.
+        buffers: of its models.
+        is_open: whether a ``scale_loss`` has begun and not ended.
     """
 
     properties: Properties | None
     losses: list[Loss]
+    process_group: dist.ProcessGroup | Literal["default"] | None = "default"
+    members: list[weakref.ref[Any]] = field(default_factory=list)
+    buffers: Buffers = field(default_factory=Buffers)
+    is_open: bool = False
 
     @property
     def is_enabled(self) -> bool:
         """Whether there is anything to do."""
         return self.properties is not None
+
+    @property
+    def is_told(self) -> bool:
+        """Whether what happens is logged."""
+        return any(loss.is_told for loss in self.losses)
+
+    def tell(self, message: str) -> None:
+        """Log a line, unless ``verbosity`` is 0."""
+        if self.is_told:
+            _LOG.warning("apex_amp: %s", message)
+
+    def agree(self, found: Mapping[str, bool]) -> frozenset[str]:
+        """Of what gradients are not finite, on any rank.
+
+        Args:
+            found: by a name that all ranks have alike: whether this rank's are not.
+        """
+        bad = frozenset(name for name, is_bad in found.items() if is_bad)
+        opinion = Opinion(is_finite=not bad, norm=0.0, has_gradients=(), losses=tuple(found), at_fault=bad)
+        agreed = ranks_of(self.process_group).agree(opinion, compares_norms=False)
+        if len(found) > 1:
+            return agreed.at_fault
+        return frozenset() if agreed.is_finite else frozenset(found)
 
     def loss(self, loss_id: Any) -> Loss:
         """The loss of a number.

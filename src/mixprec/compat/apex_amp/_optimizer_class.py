@@ -20,7 +20,15 @@ def prepared_class(base: type[Optimizer]) -> type[Optimizer]:
 
     def add_param_group(self: Optimizer, param_group: dict[str, Any]) -> None:
         base.add_param_group(self, param_group)
-        _agree(self)
+        found = vars(self).get(ATTRIBUTE)
+        if found is None:
+            return
+        try:
+            found.keeping.check(self.param_groups[-1])
+        except ValueError:
+            self.param_groups.pop()
+            raise
+        found.keeping.agree()
 
     def reduce_ex(self: Optimizer, protocol: Any) -> Any:
         return _blank, (base,), self.__getstate__()

@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 import torch
+import torch.distributed as dist
 
 from ...formats import unknown_name
 from ...specs import LossScale
@@ -32,6 +33,8 @@ class Options(TypedDict, total=False):
         verbosity: 0: skipped steps are not logged.
         min_loss_scale: the smallest dynamic scale; ``None``: 2^-24.
         max_loss_scale: the largest.
+        process_group: the ranks that skip a step together: ``"default"``: all, where ``torch.distributed`` is
+            initialised; ``None``: each by itself.
     """
 
     cast_model_type: torch.dtype | None
@@ -44,6 +47,7 @@ class Options(TypedDict, total=False):
     verbosity: int
     min_loss_scale: float | None
     max_loss_scale: float
+    process_group: dist.ProcessGroup | Literal["default"] | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from torch.optim import Optimizer
 
@@ -49,8 +49,14 @@ def load_state_dict(state_dict: Mapping[str, Any], optimizer: Optimizer | None =
 
     Raises:
         RuntimeError: as ``state_dict``.
+        TypeError: no mapping.
         ValueError: a state of other losses, or with a scale that no run can use.
     """
+    if not isinstance(cast("object", state_dict), Mapping):
+        raise TypeError(
+            f"load_state_dict: got {state_dict!r} ({type(state_dict).__name__}), expected what amp.state_dict() gave; "
+            "a checkpoint without it was saved without amp: leave the call out"
+        )
     losses = _amp("load_state_dict", optimizer).losses
     expected = [_KEY.format(loss.number) for loss in losses]
     if sorted(state_dict) != sorted(expected):

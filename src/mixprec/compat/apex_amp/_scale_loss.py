@@ -10,6 +10,8 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
+from ...optim import HALF_DTYPES
+from ._losses import Amp, Loss
 from ._prepared import Prepared, prepared
 
 
@@ -26,7 +28,8 @@ def scale_loss(
 
     They are fp32 (those of 16-bit parameters with masters too), and added to what was there before, which never
     carried a scale. A gradient that is not finite lowers the loss's scale, and the next step of the optimizers does
-    nothing: it sees no gradient.
+    nothing: it sees no gradient; the models' buffers are given back. What the backward pass adds to the parameters of
+    other optimizers of the same ``initialize`` is true too.
 
     Args:
         loss: one number with a graph.
@@ -37,8 +40,9 @@ def scale_loss(
         delay_overflow_check: leave the scale as it is until the step.
 
     Raises:
-        TypeError: no optimizer.
-        RuntimeError: an optimizer that has not been through ``initialize``.
+        TypeError: no optimizer; a loss that is no tensor.
+        RuntimeError: an optimizer that has not been through ``initialize``; another ``scale_loss`` that is open; the
+            loss itself was backpropagated. ``scaled_loss.backward()`` raises it after the end.
         ValueError: optimizers of several calls; an unknown ``loss_id``.
 
     Source: https://nvidia.github.io/apex/amp.html, https://nvidia.github.io/apex/advanced.html.
@@ -59,30 +63,86 @@ def scale_loss(
     if not amp.is_enabled:
         yield loss
         return
-    if _is_bare(ready):
-        yield loss.float()
-        return
+    _check(loss, amp)
     scaled = amp.loss(loss_id)
     scaled.settle()
     scale = scaled.state.scale
-    for one in ready:
-        one.begin_backward(scale)
+    watched = _Watched(_wide(loss) * scale)
+    taken: set[Parameter] = set()
+    everyone = [*ready, *(one for one in _members(amp) if one not in ready)]
+    for one in everyone:
+        one.begin_backward(scale, taken)
+    amp.is_open = True
     try:
-        yield loss.float() * scale
+        yield watched.loss
+        watched.end(scale, any(one.has_new_gradients() for one in everyone))
     except BaseException:
-        for one in ready:
+        watched.is_open = False
+        for one in everyone:
             one.abandon()
         raise
-    if delay_unscale:
-        for one in ready:
-            one.end_with_scale(scale)
-        return
-    found = [one for one in ready if one.end_backward(scale)]
-    scaled.note(bool(found))
-    for one in ready if found else ():
-        one.skip_next_step()
+    finally:
+        amp.is_open = False
+    _end(everyone, ready, scaled, delays=delay_unscale and scale != 1)
     if not delay_overflow_check:
         scaled.settle()
+
+
+def _end(everyone: list[Prepared], ready: list[Prepared], loss: Loss, *, delays: bool) -> None:
+    """Take the scale out, of what the backward pass has reached beside its own optimizers too, and agree on it."""
+    scale, name, others = loss.state.scale, f"loss {loss.number}", everyone[len(ready) :]
+    found: dict[str, bool] = {}
+    for one in ready:
+        one.expect_gradients()
+        if delays:
+            one.end_with_scale(scale)
+        else:
+            found[name] = one.end_backward(scale) or found.get(name, False)
+    found |= {f"{name}, another optimizer, {i}": one.end_backward(scale) for i, one in enumerate(others)}
+    bad = ready[0].amp.agree(found) if found else frozenset[str]()
+    if not delays:
+        loss.note(name in bad)
+    for one in ready if name in bad else ():
+        one.skip_next_step()
+    for i, one in enumerate(others):
+        if f"{name}, another optimizer, {i}" in bad:
+            one.skip_next_step(loss)
+
+
+class _Watched:
+    """A scaled loss, and whether it is what was backpropagated, in time.
+
+    Attributes:
+        loss: scaled.
+        is_open: whether its ``with`` block has not ended.
+    """
+
+    def __init__(self, loss: Tensor) -> None:
+        self.loss, self.is_open, self._is_used = loss, True, False
+        if loss.requires_grad:
+            loss.register_hook(self)
+
+    def __call__(self, gradient: Tensor) -> None:
+        if not self.is_open:
+            raise RuntimeError(
+                "scaled_loss.backward() after the end of its scale_loss: the gradients would carry the loss scale; "
+                "expected it inside: with amp.scale_loss(loss, optimizer) as scaled_loss: scaled_loss.backward()"
+            )
+        self._is_used = True
+
+    def end(self, scale: float, has_gradients: bool) -> None:
+        """The block has ended.
+
+        Raises:
+            RuntimeError: gradients are there, and not those of this loss.
+        """
+        self.is_open = False
+        if has_gradients and not self._is_used and scale != 1:
+            raise RuntimeError(
+                "scale_loss: there are new gradients, and scaled_loss was not backpropagated: expected "
+                "scaled_loss.backward() in the block, not loss.backward(), whose gradients do not carry the scale; "
+                "they were dropped"
+            )
 
 
 def master_params(optimizer: Optimizer) -> Iterator[Parameter]:
@@ -98,7 +158,7 @@ def master_params(optimizer: Optimizer) -> Iterator[Parameter]:
         yield from group["params"]
 
 
-def _common(ready: list[Prepared]) -> Any:
+def _common(ready: list[Prepared]) -> Amp:
     found = {id(one.amp): one.amp for one in ready}
     if len(found) != 1:
         raise ValueError(
@@ -108,7 +168,25 @@ def _common(ready: list[Prepared]) -> Any:
     return next(iter(found.values()))
 
 
-def _is_bare(ready: list[Prepared]) -> bool:
-    """Whether there is nothing to scale and nothing to widen: the script's own fp32, as it would be without us."""
-    properties = ready[0].amp.properties
-    return properties is not None and properties.loss_scale == 1.0 and not properties.master_weights
+def _check(loss: Any, amp: Amp) -> None:
+    if not isinstance(loss, Tensor):
+        raise TypeError(
+            f"scale_loss: the loss is a {type(loss).__name__}, expected a tensor with a graph: what the model's loss "
+            "function gives, without .item(); add several losses up, or open a scale_loss for each"
+        )
+    if amp.is_open:
+        raise RuntimeError(
+            "scale_loss: another scale_loss of the same initialize is open, and gradients of both would carry the "
+            "scale: expected one after the other, each with its own scaled_loss.backward(); for one backward pass of "
+            "several losses add them up first"
+        )
+
+
+def _members(amp: Amp) -> list[Prepared]:
+    """What the optimizers of a call carry, those that are alive."""
+    alive = [reference() for reference in amp.members]
+    return [one for one in alive if isinstance(one, Prepared) and one.amp is amp]
+
+
+def _wide(loss: Tensor) -> Tensor:
+    return loss.float() if loss.dtype in HALF_DTYPES else loss

@@ -6,26 +6,25 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from numbers import Real
-from typing import Any
+from typing import Any, Literal, cast
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.amp.grad_scaler import _refresh_per_optimizer_state
 from torch.optim import Optimizer
 
+from ...distributed import Alone, Opinion, ranks_of
 from ...loss_scaling import ScaleEvent, ScaleState, after_step
-from ...specs import LossScale
 from .._unscaling import coalesced, unscale
 from ._device_here import device_here, tell_device
+from ._scaler_checks import check_device, checked_scale, rule_of
 
 _LOG = logging.getLogger("mixprec")
 _KEPT_EVENTS = 1000
-_LARGEST, _SMALLEST = 2.0**127, 2.0**-24
 _KEYS = ("scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker")
 _16_BIT = (torch.float16, torch.bfloat16)
 
@@ -40,6 +39,9 @@ class GradScaler(torch.amp.GradScaler):
       ``mixprec``).
     - A 16-bit loss is scaled in fp32.
     - Below a scale of 1, gradients that leave the range as they are unscaled count as not finite.
+    - Where ``torch.distributed`` is initialised, ranks agree: a gradient that is not finite on one skips the step on
+      all, and their scales stay equal. Every rank has to step (or unscale) the same optimizers in the same order, as
+      under DDP or ``fully_shard``.
     - A closure is refused however it is given.
     - A new scale, and a loaded state, are checked before they are taken.
 
@@ -50,10 +52,13 @@ class GradScaler(torch.amp.GradScaler):
         backoff_factor: after a step that was skipped, between 0 and 1.
         growth_interval: applied steps from one change to growth.
         enabled: whether losses are scaled at all; if not, ``step(optimizer)`` is ``optimizer.step()``.
+        process_group: the ranks that agree: ``"default"``: all, where ``torch.distributed`` is initialised; ``None``:
+            this process alone, where each rank trains a model of its own.
 
     Raises:
         ValueError: numbers out of order.
-        TypeError: what should be a number and is none.
+        TypeError: what should be a number and is none; a number as the device.
+        RuntimeError: a device that torch does not know.
 
     Warns:
         UserWarning: the CPU stands for CUDA.
@@ -81,10 +86,15 @@ class GradScaler(torch.amp.GradScaler):
         backoff_factor: float = 0.5,
         growth_interval: int = 2000,
         enabled: bool = True,
+        *,
+        process_group: dist.ProcessGroup | Literal["default"] | None = "default",
     ) -> None:
+        check_device(device)
+        ranks_of(process_group)  # refuses what is no group
+        self._process_group: dist.ProcessGroup | Literal["default"] | None = process_group
         if enabled:
             tell_device(device, "GradScaler")
-            _rule(init_scale, growth_factor, backoff_factor, growth_interval)
+            rule_of(init_scale, growth_factor, backoff_factor, growth_interval)
         super().__init__(
             device_here(device), float(init_scale), growth_factor, backoff_factor, growth_interval, bool(enabled)
         )
@@ -134,7 +144,16 @@ class GradScaler(torch.amp.GradScaler):
             )
         if self._is_below_one and self._is_ready(optimizer):
             self.unscale_(optimizer)  # a fused optimizer would divide inside, where nobody looks at the result
-        return super().step(optimizer, *args, **kwargs)
+        try:
+            return super().step(optimizer, *args, **kwargs)
+        except AssertionError as error:
+            if "No inf checks" not in str(error):
+                raise
+            raise AssertionError(
+                f"{error} None of the parameters of this {type(optimizer).__name__} has a gradient: call "
+                "scaler.scale(loss).backward() first, on a loss of the model whose parameters it holds, and step only "
+                "optimizers that the backward pass has reached"
+            ) from None
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
         """Change the scale by what the steps since the last update have found, or set it.
@@ -150,7 +169,7 @@ class GradScaler(torch.amp.GradScaler):
             return
         scale, tracker = self._check_scale_growth_tracker("update")
         if new_scale is not None:
-            self._set(_checked_scale("new_scale", new_scale), None)
+            self._set(checked_scale("new_scale", new_scale), None)
         else:
             found = [f for state in self._per_optimizer_states.values() for f in state["found_inf_per_device"].values()]
             if not found:
@@ -160,7 +179,7 @@ class GradScaler(torch.amp.GradScaler):
                 )
             told = torch.stack([t.reshape(()).to(scale.device, scale.dtype) for t in (scale, tracker, *found)]).tolist()
             before = replace(self._last, scale=told[0], good_steps=int(told[1]))  # one transfer told all of it
-            rule = _rule(before.scale, self._growth_factor, self._backoff_factor, self._growth_interval)
+            rule = rule_of(before.scale, self._growth_factor, self._backoff_factor, self._growth_interval)
             self._last, events = after_step(rule, before, not any(told[2:]))
             self._set(self._last.scale, self._last.good_steps)
             self._tell(events)
@@ -168,17 +187,17 @@ class GradScaler(torch.amp.GradScaler):
 
     def set_growth_factor(self, new_factor: float) -> None:
         """Set the factor at growth, above 1."""
-        _rule(1.0, new_factor, self._backoff_factor, self._growth_interval)
+        rule_of(1.0, new_factor, self._backoff_factor, self._growth_interval)
         self._growth_factor = new_factor
 
     def set_backoff_factor(self, new_factor: float) -> None:
         """Set the factor after a skipped step, between 0 and 1."""
-        _rule(1.0, self._growth_factor, new_factor, self._growth_interval)
+        rule_of(1.0, self._growth_factor, new_factor, self._growth_interval)
         self._backoff_factor = new_factor
 
     def set_growth_interval(self, new_interval: int) -> None:
         """Set the applied steps from one change to growth."""
-        _rule(1.0, self._growth_factor, self._backoff_factor, new_interval)
+        rule_of(1.0, self._growth_factor, self._backoff_factor, new_interval)
         self._growth_interval = new_interval
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -186,10 +205,16 @@ class GradScaler(torch.amp.GradScaler):
 
         Raises:
             RuntimeError: that of a disabled scaler.
+            TypeError: no mapping.
             ValueError: not a scaler's state, or one whose scale no run can use.
         """
         if not self._enabled:
             return
+        if not isinstance(cast("object", state_dict), Mapping):
+            raise TypeError(
+                f"GradScaler.load_state_dict: got {state_dict!r} ({type(state_dict).__name__}), expected what "
+                "GradScaler.state_dict() gives; a checkpoint without it was saved without a scaler: leave the call out"
+            )
         if state_dict:
             missing = [key for key in _KEYS if key not in state_dict]
             if missing:
@@ -197,8 +222,8 @@ class GradScaler(torch.amp.GradScaler):
                     f"GradScaler.load_state_dict: {', '.join(missing)} missing, got {', '.join(map(str, state_dict))}: "
                     "expected what GradScaler.state_dict() gives"
                 )
-            scale = _checked_scale("scale", state_dict["scale"])
-            _rule(scale, *(state_dict[key] for key in _KEYS[1:4]))
+            scale = checked_scale("scale", state_dict["scale"])
+            rule_of(scale, *(state_dict[key] for key in _KEYS[1:4]))
             self._last, self._is_below_one = ScaleState(scale), scale < 1
         super().load_state_dict(dict(state_dict))
 
@@ -207,7 +232,34 @@ class GradScaler(torch.amp.GradScaler):
     ) -> dict[torch.device, Tensor]:
         gradients = [_checked_gradient(p, allow_fp16) for g in optimizer.param_groups for p in g["params"]]
         there = [gradient for gradient in gradients if gradient is not None]
-        return unscale(there, inv_scale, found_inf, checks_result=self._is_below_one)
+        found = unscale(there, inv_scale, found_inf, checks_result=self._is_below_one)
+        return self._agree(optimizer, found)
+
+    def _agree(self, optimizer: Optimizer, found: dict[torch.device, Tensor]) -> dict[torch.device, Tensor]:
+        """What is not finite on one rank is not finite on all."""
+        ranks = ranks_of(self._process_group)
+        if isinstance(ranks, Alone):
+            return found  # torch's own path: nothing waits for the device here
+        is_finite = not any(bool(flag) for flag in found.values())
+        opinion = Opinion(
+            is_finite=is_finite,
+            norm=0.0,
+            has_gradients=(),
+            optimizers=(type(optimizer).__name__,),
+            plan="GradScaler",
+        )
+        if not ranks.agree(opinion, compares_norms=False).is_finite:
+            for flag in found.values():
+                flag.fill_(1.0)
+        return found
+
+    def _check_scale_growth_tracker(self, funcname: str) -> tuple[Tensor, Tensor]:
+        try:
+            return super()._check_scale_growth_tracker(funcname)
+        except AssertionError as error:
+            raise AssertionError(
+                f"{error} Call scaler.scale(loss).backward() before scaler.{funcname}; every loss goes through scale"
+            ) from None
 
     def _is_ready(self, optimizer: Optimizer) -> bool:
         state = self._per_optimizer_states.get(id(optimizer))
@@ -239,38 +291,6 @@ def _checked_gradient(param: Tensor, allow_fp16: bool) -> Tensor | None:
     if param.grad.is_sparse:
         param.grad = coalesced(param.grad)
     return param.grad
-
-
-def _rule(scale: float, growth: float, backoff: float, interval: int) -> LossScale:
-    """The rule of a scaler; refuses numbers out of order."""
-    return LossScale(
-        kind="dynamic",
-        initial=scale,
-        growth=growth,
-        backoff=backoff,
-        interval=interval,
-        minimum=min(_SMALLEST, scale) if isinstance(scale, Real) and scale > 0 else _SMALLEST,
-        maximum=_LARGEST,
-    )
-
-
-def _checked_scale(name: str, value: Any) -> float:
-    if isinstance(value, Tensor):
-        if value.numel() != 1 or value.requires_grad:
-            raise ValueError(
-                f"GradScaler: {name} is a tensor of shape {list(value.shape)} with "
-                f"requires_grad={value.requires_grad}, expected one number without a graph"
-            )
-        value = value.item()
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"GradScaler: {name} is {value!r} ({type(value).__name__}), expected a number above 0")
-    scale = float(value)
-    if not (math.isfinite(scale) and 0 < scale <= _LARGEST):
-        raise ValueError(
-            f"GradScaler: {name} is {scale}, expected a finite number above 0 and at most 2^127: with such a scale "
-            "every gradient is zero or not finite; start a new GradScaler instead"
-        )
-    return scale
 
 
 def _each(value: Any, scale: Callable[[Tensor], Tensor]) -> Any:

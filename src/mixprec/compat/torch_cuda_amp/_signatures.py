@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import torch
+import torch.distributed as dist
 
 from .. import torch_amp
 
@@ -40,6 +41,7 @@ class GradScaler(torch_amp.GradScaler):
         backoff_factor: after a step that was skipped, between 0 and 1.
         growth_interval: applied steps from one change to growth.
         enabled: whether losses are scaled at all.
+        process_group: the ranks that agree on a skipped step.
 
     Example:
         >>> GradScaler(enabled=False).get_scale()
@@ -53,8 +55,12 @@ class GradScaler(torch_amp.GradScaler):
         backoff_factor: float = 0.5,
         growth_interval: int = 2000,
         enabled: bool = True,
+        *,
+        process_group: dist.ProcessGroup | Literal["default"] | None = "default",
     ) -> None:
-        super().__init__("cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
+        super().__init__(
+            "cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled, process_group=process_group
+        )
 
 
 def custom_fwd(fwd: Callable[..., Any] | None = None, *, cast_inputs: torch.dtype | None = None) -> Any:
