@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ._ranges import LARGEST_FP16
 
@@ -34,7 +34,7 @@ def narrow_sum(func: Callable[..., Any], a: Tensor, b: Tensor, kwargs: Mapping[s
 
 
 def _has_values(y: Tensor) -> bool:
-    """Whether Python may ask for values: not in a trace, of a meta or fake tensor, or while a CUDA graph is captured."""
-    if torch.compiler.is_compiling() or y.is_meta or type(y) not in (Tensor, nn.Parameter):
+    """Whether Python may ask for values: not in a trace or a CUDA graph's capture, nor of a fake tensor."""
+    if torch.compiler.is_compiling() or y.is_meta or type(y) is not Tensor:
         return False
     return not (y.is_cuda and torch.cuda.is_current_stream_capturing())
