@@ -236,10 +236,34 @@ def test_a_second_derivative_says_what_to_do(name: str, model: str) -> None:
     layer = converted(MODELS[model](), name)
     x = torch.randn(8, 8, requires_grad=True)
     (first,) = torch.autograd.grad(layer(x).square().sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match=r"mixprec: 0 got a second derivative.*restore\(\).*docs/support.md"):
+    what = r"mixprec: layer '0' \((Linear|Conv1d)\) got a second derivative.*torch_amp.*restore\(\).*docs/support.md"
+    with pytest.raises(RuntimeError, match=what):
         first.sum().backward()
     (alone,) = torch.autograd.grad(layer(x).square().sum(), x)
     torch.testing.assert_close(first.detach(), alone)
+
+
+class Penalized(nn.Module):
+    """A part that its author keeps out of autocast, as a second derivative's message says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.fc = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", enabled=False):
+            return torch.tanh(self.fc(x))
+
+
+@pytest.mark.parametrize("name", ["bf16", "mxfp8"])
+def test_a_part_out_of_autocast_has_second_derivatives(name: str) -> None:
+    x, gradients = torch.randn(8, 8, requires_grad=True), []
+    for model in (Penalized(), converted(Penalized(), name)):
+        (first,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+        gradients.append(torch.autograd.grad(first.square().sum(), list(model.parameters())))
+    for got, want in zip(*gradients, strict=True):
+        torch.testing.assert_close(got, want)
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.* is deprecated")

@@ -76,3 +76,10 @@ def test_what_does_not_fit_is_refused_and_nothing_changed() -> None:
     model.weight.device_mesh = "a mesh"
     with pytest.raises(ValueError, match=r"narrow_parameters \(weight\) does not take sharded"):
         narrow_parameters(model, torch.bfloat16)
+
+
+def test_a_model_without_values_is_refused() -> None:
+    with torch.device("meta"):
+        model = nn.Sequential(nn.Linear(2, 1))
+    with pytest.raises(ValueError, match=r"narrow_parameters: 0.weight is on the meta device.*to_empty"):
+        narrow_parameters(model, torch.bfloat16)

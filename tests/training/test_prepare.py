@@ -227,3 +227,16 @@ def test_a_state_must_be_a_mapping():
     session = prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), "fp32")
     with pytest.raises(TypeError, match="load_state_dict: got a int, expected the mapping that"):
         session.load_state_dict(3)
+
+
+def test_another_loss_scale_of_the_same_recipe_is_named() -> None:
+    model = nn.Linear(2, 1)
+    prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), "fp16", loss_scale=128.0)
+    with pytest.raises(ValueError, match=r"got recipe fp16, which differs \(loss_scale.initial: 128 -> 64\)"):
+        prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), "fp16", loss_scale=64.0)
+
+
+def test_a_converted_model_takes_a_loss_scale_of_its_own() -> None:
+    model = nn.Linear(2, 1)
+    convert(model, "fp16")
+    assert prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), "fp16", loss_scale=64.0).loss_scale == 64

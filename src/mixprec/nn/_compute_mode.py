@@ -49,7 +49,7 @@ def apply_rules(
         # A mode is off while it handles a call; the products inside have to see it again.
         with mode:
             return multi_head_attention_forward(state, *args, **kwargs)
-    handler = product_handler(func) or (HANDLERS.get(func) if state.is_16bit else PLAIN.get(func))
+    handler = product_handler(func, args, kwargs) or (HANDLERS.get(func) if state.is_16bit else PLAIN.get(func))
     if handler is not None and not is_left_to_torch(state):
         return handler(state, func, args, kwargs)
     if func is torch.Tensor.unflatten:

@@ -52,7 +52,7 @@ class ConvolutionFunction(OnceFunction):
             b_c = None if bias is None else bias.to(dtype)
             y = _convolve(x_c, weight, b_c, arguments, state, ctx.where)
         ctx.save_for_backward(x_c, weight)
-        ctx.arguments, ctx.state = arguments, state
+        ctx.arguments, ctx.site, ctx.state = arguments, site, state
         ctx.dtypes = (x.dtype, None if bias is None else (bias.dtype, list(bias.shape)))
         return y
 

@@ -38,7 +38,7 @@ class FunctionMode(TorchFunctionMode):
         super().__init__()
         self.is_aside = False
         self._device = device
-        self._states: dict[torch.dtype, ConversionState] = {}
+        self._states: dict[tuple[torch.dtype, bool], ConversionState] = {}  # a trace's own know no threads
         self._recomputations = Recomputations(self._enter_again)
 
     def __torch_function__(
@@ -47,7 +47,7 @@ class FunctionMode(TorchFunctionMode):
         kwargs, dtype = kwargs or {}, torch.get_autocast_dtype(self._device.type)
         if self.is_aside or not torch.is_autocast_enabled(self._device.type) or dtype not in _16_BIT:
             return func(*args, **kwargs)
-        state = self._states.get(dtype) or self._begin(dtype)
+        state = self._states.get((dtype, torch.compiler.is_compiling())) or self._begin(dtype)
         if torch.compiler.is_compiling():
             return apply_rules(self, state, func, args, kwargs)
         self._recomputations.before(args)
@@ -60,7 +60,7 @@ class FunctionMode(TorchFunctionMode):
         state = ConversionState(
             compute_dtype=dtype, device_type=self._device.type, native_compute=native, weights=NoCodes(), is_twice=True
         )
-        self._states[dtype] = state
+        self._states[dtype, torch.compiler.is_compiling()] = state
         return state
 
     def _enter_again(self) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from ..formats import get_format
 from ..formats import round as round_scalar
 from ._dtype_plumbing import PLUMBING, Function, Handler, in_fp32, spelled
+from ._narrow_sums import narrow_sum
 from ._operand import FORMAT_OF_DTYPE
 from ._product_sites import is_castable
 from ._ranges import leaves_fp16, sum_leaves_fp16, widened
@@ -81,9 +82,13 @@ def _addition(state: ConversionState, func: Function, args: tuple[Any, ...], kwa
             and {a.dtype, b.dtype} == {torch.float32, state.compute_dtype}
             and min(a.dim(), b.dim())
         ):
+            if state.compute_dtype == torch.float16:
+                return narrow_sum(func, a, b, kwargs)
             return func(a.to(state.compute_dtype), b.to(state.compute_dtype), **kwargs)
         if sum_leaves_fp16(a, b, residual_16bit=state.residual_16bit):
             return func(a.float(), b.float(), **kwargs)
+        if a.dtype == b.dtype == torch.float16:
+            return narrow_sum(func, a, b, kwargs)
     elif leaves_fp16(b if isinstance(a, Tensor) else a, a if isinstance(a, Tensor) else b):
         return func(widened(a), widened(b), **kwargs)
     return func(*args, **kwargs)

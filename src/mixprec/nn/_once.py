@@ -12,8 +12,14 @@ from torch.autograd import forward_ad
 
 _R = TypeVar("_R")
 _WAY_OUT = (
-    "Call restore() on the conversion for that part, or convert only the submodules outside of it (in a region of "
-    "autocast: put that part into one with enabled=False); docs/support.md lists what converted models do not do"
+    "Keep that part as torch computes it: give convert, prepare or initialize only the modules outside of it, call "
+    "restore() on the session or the conversion, or put it under torch.autocast(device_type, enabled=False), inside "
+    "the model's forward or the region; docs/support.md lists what is not done"
+)
+_UNNAMED = "a product of a region, or of a converted model's root,"
+_TWICE = (
+    "In 16 bits a model that is not converted has them (a gradient penalty, say): run it in a region of "
+    "mixprec.compat.torch_amp.autocast."
 )
 
 
@@ -32,8 +38,8 @@ class _SecondTime(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> NoReturn:
         raise RuntimeError(
-            f"mixprec: {ctx.where} got a second derivative (create_graph=True), and roundings have none that means "
-            f"anything. {_WAY_OUT}"
+            f"mixprec: {ctx.where} got a second derivative (create_graph=True), which the casts of a converted layer "
+            f"do not have. {_TWICE} {_WAY_OUT}"
         )
 
 
@@ -50,9 +56,16 @@ def once(backward: Callable[..., _R]) -> Callable[..., _R]:
         with torch.no_grad():
             gradients: Any = backward(ctx, *grad_outputs)
         values = [g if g is None else g.detach().requires_grad_() for g in gradients]
-        return _SecondTime.apply(ctx.where or "a product of a converted model", *values)
+        return _SecondTime.apply(_named(ctx), *values)
 
     return wrapper
+
+
+def _named(ctx: Any) -> str:
+    """The product of a context in words: its layer's path and class, or the path of the module that called it."""
+    site: Any = getattr(ctx, "site", None)
+    kind = getattr(site, "kind", "")
+    return f"layer '{ctx.where}' ({kind})" if kind and site.name == ctx.where else ctx.where or _UNNAMED
 
 
 def refuse_transforms(where: str, *tensors: Tensor | None) -> None:
@@ -65,12 +78,12 @@ def refuse_transforms(where: str, *tensors: Tensor | None) -> None:
         return
     if torch._C._are_functorch_transforms_active():  # pyright: ignore[reportPrivateUsage]  # as autograd.Function asks
         raise RuntimeError(
-            f"mixprec: {where or 'a product of a converted model'} was called under torch.func (vmap, grad, jacrev, "
+            f"mixprec: {where or _UNNAMED} was called under torch.func (vmap, grad, jacrev, "
             f"...): a cast's scale spans all examples, and no transform knows of it. {_WAY_OUT}"
         )
     if forward_ad._current_level >= 0 and any(_has_tangent(t) for t in tensors):  # pyright: ignore[reportPrivateUsage]
         raise RuntimeError(
-            f"mixprec: {where or 'a product of a converted model'} was called under forward-mode differentiation "
+            f"mixprec: {where or _UNNAMED} was called under forward-mode differentiation "
             f"(torch.autograd.forward_ad), which its casts do not have. {_WAY_OUT}"
         )
 

@@ -17,8 +17,10 @@ from ._einsum import einsum
 from ._grouped import grouped_mm
 from ._linear import linear
 from ._parameter_views import parameter_of
+from ._product_shapes import takes_shapes
 from ._product_sites import is_castable, multiplied, product, refuse_transformed
 from ._site import ConversionState
+from ._sparse_products import sparse_product, takes_sparse
 from ._telling import left_to_torch
 from ._weights import GATHERS, gathered, kind_of
 
@@ -52,7 +54,7 @@ def _matmul(state: ConversionState, func: Function, args: tuple[Any, ...], kwarg
     named = dict(kwargs)  # the second operand's name differs: other, mat2, vec
     first = args[0] if args else named.pop("input")
     second = args[1] if len(args) > 1 else next(iter(named.values()))
-    y = product(state, first, second)
+    y = product(state, first, second) if takes_shapes(func, first, second) else None  # torch says what is wrong
     return left_to_torch(state, func, (first, second), {}) if y is None else y
 
 
@@ -133,6 +135,7 @@ def _table() -> Mapping[Function, Handler]:
         (_chain, [torch.chain_matmul, torch.linalg.multi_dot]),
         (_attention, [F.scaled_dot_product_attention]),
         (gathered, GATHERS),
+        (sparse_product, spelled("mm addmm", torch.sparse)),
     )
     for handler, functions in groups:
         table.update(dict.fromkeys(functions, handler))
@@ -145,9 +148,11 @@ PRODUCTS: Mapping[Function, Handler] = _table()
 OPERATORS: Mapping[str, Handler] = {"transformers::grouped_mm_fallback": _rule(grouped_mm)}
 
 
-def product_handler(func: Function) -> Handler | None:
-    """Who handles a function, if it is a product."""
+def product_handler(func: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Handler | None:
+    """Who handles a call, if it is a product."""
     handler = PRODUCTS.get(func)
+    if handler is not None and takes_sparse(args, kwargs):
+        return sparse_product
     if handler is None and isinstance(func, torch._ops.OpOverloadPacket):  # pyright: ignore[reportPrivateUsage]
         return OPERATORS.get(func._qualified_op_name)  # pyright: ignore[reportPrivateUsage]
     return handler

@@ -242,12 +242,13 @@ class ConversionState:
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """One converted module or function call: its path, its casts, its streams of random bits."""
+    """One converted module or function call: its path, its casts, its streams of random bits, its module's class."""
 
     name: str
     casts: OperandCasts
     stream: int
     state: ConversionState
+    kind: str = ""
 
     def drawn(self) -> Tensor:
         """``[seed, offset]`` of the running pass, or of the one that a recomputation repeats.

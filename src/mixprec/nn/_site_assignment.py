@@ -45,7 +45,7 @@ def assign_sites(model: nn.Module, recipe: Recipe, matched: Matched, state: Conv
         rule = matched.rules.get(name)
         casts = OperandCasts.of(None if rule is None else rule.precision)
         _check(name, module, casts)
-        site = Site(name=name, casts=casts, stream=stream, state=state)
+        site = Site(name=name, casts=casts, stream=stream, state=state, kind=kind.__name__)
         stream += STREAMS_PER_SITE
         sites.append(site)
         _swap(module, site, name, is_root=module is model, tracks=tracks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch.nn.functional as F
 from torch import Tensor
 
 from ._attention import AttentionArguments, attention
@@ -11,6 +12,7 @@ from ._dtype_refusals import refuse_dtypes
 from ._linear import linear
 from ._matmul import matmul
 from ._site import Site
+from ._sparse_products import sparse_product, takes_sparse
 
 
 class SiteProducts:
@@ -26,6 +28,8 @@ class SiteProducts:
     def linear(self, x: Tensor, weight_NK: Tensor, bias_N: Tensor | None = None) -> Tensor:
         """``x @ weight.T + bias``, [..., K] to [..., N]."""
         refuse_dtypes(self.site.name, x.dtype, weight_NK.dtype)
+        if takes_sparse((x, weight_NK), {}):
+            return sparse_product(self.site.state, F.linear, (x, weight_NK, bias_N), {})
         return linear(x, weight_NK, bias_N, self.site)
 
     def matmul(self, a: Tensor, b: Tensor) -> Tensor:

@@ -26,7 +26,8 @@ def narrow_parameters(model: nn.Module, dtype: torch.dtype) -> NarrowedParameter
         The handle: which ones, their exact values for a ``KeptWeights``, and the way back.
 
     Raises:
-        ValueError: another dtype; a sharded parameter; an fp16 overflow. Nothing has been changed then.
+        ValueError: another dtype; a parameter that is sharded, or on the meta device; an fp16 overflow. Nothing has been
+            changed then.
 
     Example:
         >>> model = nn.Linear(2, 1)
@@ -40,6 +41,12 @@ def narrow_parameters(model: nn.Module, dtype: torch.dtype) -> NarrowedParameter
     if dtype not in HALF_DTYPES:
         raise ValueError(f"narrow_parameters: dtype is {dtype}, expected torch.bfloat16 or torch.float16")
     chosen = _to_narrow(model)
+    for name, param in chosen.items():
+        if param.is_meta:
+            raise ValueError(
+                f"narrow_parameters: {name} is on the meta device, which has no values to round: materialize the model "
+                "first: model.to_empty(device=...), load its weights, then prepare"
+            )
     values = {param: param.detach().to(dtype) for param in chosen.values()}
     for name, param in chosen.items():
         refuse_sharded(param, f"narrow_parameters ({name})", "narrow the model before fully_shard")

@@ -17,7 +17,7 @@ from ..distributed import ranks_of
 from ..loss_scaling import parse_loss_scale
 from ..nn import Conversion, conversion_of, convert, resolve
 from ..optim import KeptWeights, NarrowedParameters, keep_weights, narrow_parameters
-from ..specs import LossScale, Recipe, load_recipe
+from ..specs import LossScale, Recipe, load_recipe, recipe_differences
 from ._checks import check_clip_norm, check_integer, check_model, check_names
 from ._optimizers import name_optimizers
 from ._run_folder import RunFolder
@@ -108,7 +108,7 @@ def prepare(
     ranks = ranks_of(options.get("process_group", "default"))
     existing = _existing_conversion(model)
     wanted = recipe if isinstance(recipe, Recipe) else load_recipe(recipe)
-    chosen = resolve(wanted, model) if existing is None else _agreed(existing, wanted, model)
+    chosen = resolve(wanted, model) if existing is None else _agreed(existing, wanted, loss_scale)
     own, others = _loss_scales(loss_scale, chosen)
     chosen = replace(chosen, loss_scale=own)
     scales = LossScales(own, others)
@@ -173,10 +173,12 @@ def _existing_conversion(model: nn.Module) -> Conversion | None:
     return found[0] if found else None
 
 
-def _agreed(existing: Conversion, wanted: Recipe, model: nn.Module) -> Recipe:
-    if wanted.name != "auto" and wanted != existing.recipe:
+def _agreed(existing: Conversion, wanted: Recipe, loss_scale: object) -> Recipe:
+    own = replace(wanted, loss_scale=_loss_scales(loss_scale, wanted)[0])
+    if wanted.name != "auto" and existing.recipe not in (wanted, own):
+        differences = "; ".join(recipe_differences(existing.recipe, own)) or "their names or reasons alone"
         raise ValueError(
-            f"prepare: the model is converted to recipe {existing.recipe.name} already, got recipe {wanted.name}: "
-            "leave the recipe out, or restore() the conversion first"
+            f"prepare: the model is converted to recipe {existing.recipe.name} already, got recipe {wanted.name}, "
+            f"which differs ({differences}): leave the recipe out, or restore() the conversion first"
         )
     return existing.recipe

@@ -328,6 +328,47 @@ def test_compiled(where: str) -> None:
         assert all(torch.equal(got, right) for got, right in zip(found, wanted, strict=True))
 
 
+class Decorated(nn.Module):
+    """Its forward is a region, as torch's documentation writes it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+
+    @autocast("cpu", dtype=torch.bfloat16)
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(x)
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch, while it traces
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_a_decorated_forward_compiled_then_eager(fullgraph: bool) -> None:
+    model, x = Decorated(), torch.randn(2, 8)
+    wanted = copy.deepcopy(model)(x)
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=fullgraph)
+    for call in (compiled, model, compiled):
+        y = call(x)
+        assert y.dtype == torch.bfloat16
+        assert torch.equal(y, wanted)
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch, while it traces
+def test_one_region_object_compiled_then_eager() -> None:
+    torch._dynamo.reset()
+    layer, x, region = nn.Linear(8, 8), torch.randn(2, 8), autocast("cpu", torch.bfloat16)
+
+    def called(x: Tensor) -> Tensor:
+        with region:
+            return layer(x)
+
+    compiled = torch.compile(called, backend="aot_eager")
+    first = compiled(x)
+    eager = called(x)
+    with region:
+        inner = torch.compile(lambda x: layer(x) + 0, backend="aot_eager")(x), layer(x)
+    assert all(torch.equal(y, eager) and y.dtype == torch.bfloat16 for y in (first, *inner))
+
+
 def test_defaults_are_torchs() -> None:
     assert autocast("cpu").fast_dtype == torch.get_autocast_dtype("cpu")
     assert is_autocast_available("cpu")

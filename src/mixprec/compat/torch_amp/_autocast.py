@@ -94,7 +94,8 @@ class autocast:
 
         @functools.wraps(func)
         def decorated(*args: Any, **kwargs: Any) -> Any:
-            with self:
+            # A trace enters only regions that it has made itself.
+            with self._anew() if torch.compiler.is_compiling() else self:
                 return func(*args, **kwargs)
 
         return cast("_Function", decorated)
@@ -107,9 +108,14 @@ class autocast:
         vars(self).update(state)
         self._own = _OpenOnThread()
 
+    def _anew(self) -> autocast:
+        return autocast(self.device, self.fast_dtype, self._enabled)
+
     def _own_mode(self) -> FunctionMode | None:
         if not self._enabled or is_ruled():
             return None
+        if torch.compiler.is_compiling():  # what a trace makes is of no use outside of it
+            return FunctionMode(torch.device(self.device))
         if self._own.mode is None:
             self._own.mode = FunctionMode(torch.device(self.device))
         return self._own.mode

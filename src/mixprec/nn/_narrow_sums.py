@@ -1,0 +1,40 @@
+"""Sums of two tensors of a residual stream in fp16, unless one is a mask that takes them out of fp16's range."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._ranges import LARGEST_FP16
+
+
+def narrow_sum(func: Callable[..., Any], a: Tensor, b: Tensor, kwargs: Mapping[str, Any]) -> Tensor:
+    """``a + b`` or ``a - b`` in fp16; in fp32 where both are finite and fp16 does not hold the sum.
+
+    A compiler's trace, which cannot ask for values, gives fp16's largest there: finite, though a row of such sums is
+    not told apart.
+
+    Args:
+        func: adds, or subtracts.
+        a: of fp16 or fp32.
+        b: likewise.
+        kwargs: of the call.
+    """
+    y = func(a.half(), b.half(), **kwargs)
+    if _has_values(y):
+        if bool(y.isfinite().all()):
+            return y
+        wide = func(a.float(), b.float(), **kwargs)
+        return wide if bool((y.isinf() & wide.isfinite()).any()) else y
+    wide = func(a.float(), b.float(), **kwargs)
+    return torch.where(y.isinf() & wide.isfinite(), wide.clamp(-LARGEST_FP16, LARGEST_FP16).half(), y)
+
+
+def _has_values(y: Tensor) -> bool:
+    """Whether Python may ask for values: not in a trace or a CUDA graph's capture, nor of a fake tensor."""
+    if torch.compiler.is_compiling() or y.is_meta or type(y) is not Tensor:
+        return False
+    return not (y.is_cuda and torch.cuda.is_current_stream_capturing())
