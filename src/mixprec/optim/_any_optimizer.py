@@ -11,8 +11,9 @@ from torch.optim import Optimizer
 
 from ..specs import Weights
 from ._draws import weight_draw
-from ._groups import substitute
+from ._groups import owners, substitute
 from ._kept_weights import KeptWeights
+from ._own_steps import OwnSteps
 from ._stored import refuse_sharded, weight_kind
 from ._substitute import FleetingMaster, LastingMaster, Substitute
 from ._wide_gradients import HALF_DTYPES, scale_gradients
@@ -26,6 +27,7 @@ class SubstitutedWeights(KeptWeights):
         self._kind: Weights = kind
         self._substitutes: dict[Parameter, Substitute] = {}
         self._models: dict[Parameter, Parameter] = {}  # of a master
+        self._own_steps = OwnSteps(self._holds_masters)
         self._keep_new()
 
     def parameters(self) -> list[Parameter]:
@@ -56,7 +58,8 @@ class SubstitutedWeights(KeptWeights):
         for kept in self._substitutes.values():
             kept.bring()
         try:
-            self.optimizer.step()
+            with self._own_steps.stepping():
+                self.optimizer.step()
             for kept in self._substitutes.values():
                 kept.refuse_written(type(self.optimizer).__name__)
         finally:
@@ -64,6 +67,9 @@ class SubstitutedWeights(KeptWeights):
                 if param in self._substitutes:
                     self._substitutes[param].put(weight_draw(self.seed, self.applied, index))
         self.applied += 1
+
+    def refuse_other_steps(self) -> None:
+        self._own_steps.guard(owners(self.optimizer))
 
     def clear_gradients(self, *, set_to_none: bool = True) -> None:
         self._attach()
@@ -117,12 +123,16 @@ class SubstitutedWeights(KeptWeights):
 
         A master's bits below the parameter's precision are lost.
         """
+        self._own_steps.release()
         back = dict(self._models)
         for kept in self._substitutes.values():
             kept.release()
         self._substitutes, self._models = {}, {}
         self._wide.release()
         substitute(self.optimizer, back, lambda tensor, param: tensor.to(param.dtype))
+
+    def _holds_masters(self) -> bool:
+        return bool(self._substitutes)
 
     def _keep_new(self) -> None:
         """Keep what is not kept yet: all of it at first, later what ``add_param_group`` brought."""

@@ -72,6 +72,11 @@ class WeightAverage:
         """Updates so far."""
         return self._updates
 
+    @property
+    def is_swapped_in(self) -> bool:
+        """Whether the averages are in the model now, in place of the weights."""
+        return self._is_swapped_in
+
     @torch.no_grad()
     def update(self) -> None:
         """Advance by the present weights; call it after an applied step.

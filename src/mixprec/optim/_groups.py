@@ -18,7 +18,7 @@ def substitute(
     Tensors of the state that have the old parameter's dtype are converted; step counters are not. An optimizer that
     wraps others (an attribute that is a ``torch.optim.Optimizer``: Lookahead and the like) has them replaced too.
     """
-    for owner in _owners(optimizer):
+    for owner in owners(optimizer):
         for group in owner.param_groups:
             group["params"][:] = [new.get(p, p) for p in group["params"]]
         for old, param in new.items():
@@ -37,7 +37,8 @@ def _converted(
     }
 
 
-def _owners(optimizer: Optimizer) -> list[Optimizer]:
+def owners(optimizer: Optimizer) -> list[Optimizer]:
+    """An optimizer and those that it wraps."""
     found = [optimizer]
     for owner in found:  # grows while it is read
         found += [v for v in vars(owner).values() if isinstance(v, Optimizer) and all(v is not o for o in found)]

@@ -49,6 +49,13 @@ class KeptWeights(ABC):
         not said.
         """
 
+    def refuse_other_steps(self) -> None:
+        """Let ``optimizer.step()`` that somebody else calls be refused until ``restore``, where it would do nothing.
+
+        The refusal is a ``RuntimeError``.
+        """
+        return
+
     def clear_gradients(self, *, set_to_none: bool = True) -> None:
         """``optimizer.zero_grad()`` that reaches the model's parameters too."""
         self.optimizer.zero_grad(set_to_none=set_to_none)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from torch import Tensor, nn
-from torch.nn import Parameter
+from torch import nn
 
 from ..optim import KeptWeights, WeightAverage
+from ._full_values import FullValues
 
 
 class Averages(dict[str, WeightAverage]):
@@ -22,7 +22,7 @@ class Averages(dict[str, WeightAverage]):
         super().__init__()
         self._model, self._kept = model, kept
         self._follows: dict[str, Collection[str]] = {}
-        self._owners: dict[Parameter, KeptWeights] = {}
+        self._values = FullValues(model, kept)
 
     def make(self, name: str, decay: float, optimizers: Collection[str]) -> WeightAverage:
         """Begin an average: of all parameters, or, where not all optimizers are given, of theirs.
@@ -32,12 +32,12 @@ class Averages(dict[str, WeightAverage]):
         """
         if name in self:
             raise ValueError(f"average: there is one named '{name}' already: give this one another name=")
-        self._owners = {p: weights for weights in self._kept.values() for p in weights.parameters()}
+        self._values.see()
         params = dict(self._model.named_parameters())
         if len(optimizers) < len(self._kept):
             held = {p for key in optimizers for p in self._kept[key].parameters()}
             params = {n: p for n, p in params.items() if p in held}
-        self[name] = WeightAverage(params, decay, full_weight=self._full_weight)
+        self[name] = WeightAverage(params, decay, full_weight=self._values.of)
         self._follows[name] = optimizers
         return self[name]
 
@@ -47,9 +47,15 @@ class Averages(dict[str, WeightAverage]):
             if any(key in stepped for key in self._follows[name]):
                 average.update()
 
-    def _full_weight(self, param: Parameter) -> Tensor:
-        owner = self._owners.get(param)
-        if owner is not None:
-            return owner.full_weight(param)
-        value = param.detach()
-        return value.clone() if value.dtype.itemsize >= 4 else value.float()
+    def refuse_swapped_in(self, what: str) -> None:
+        """Refuse what would take averages for the weights.
+
+        Raises:
+            RuntimeError: an average is in the model now.
+        """
+        name = next((name for name, average in self.items() if average.is_swapped_in), None)
+        if name is not None:
+            raise RuntimeError(
+                f"{what}: the average '{name}' is in the model in place of the weights: call it after swapped_in() has "
+                "ended"
+            )

@@ -152,6 +152,7 @@ def _keep(optimizers: Mapping[str, Optimizer], recipe: Recipe, seed: int, undo: 
     for i, (name, optimizer) in enumerate(optimizers.items()):
         kept[name] = keep_weights(optimizer, recipe.weights, moments=recipe.moments, seed=seed ^ i)
         undo.callback(kept[name].restore)
+        kept[name].refuse_other_steps()
     return kept
 
 

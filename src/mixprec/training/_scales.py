@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
@@ -47,8 +47,10 @@ class LossScales:
     def __init__(self, spec: LossScale, others: Mapping[str, LossScale] | None = None) -> None:
         self._spec = spec
         self._scales: dict[str, _Scale] = {}
+        self._new: set[str] = set()
         for name, own in {DEFAULT: spec, **(others or {})}.items():
             self._make(name, own)
+        self._new.clear()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -77,6 +79,7 @@ class LossScales:
     def decide(self, name: str, is_finite: bool) -> tuple[ScaleEvent, ...]:
         """A step was taken or skipped with gradients of that loss; give what there is to tell of its scale."""
         scale = self._of(name)
+        self._new.discard(name)
         if scale.is_decided and (is_finite or scale.is_shrunk):
             return ()
         scale.before = scale.before if scale.is_decided else scale.state
@@ -108,12 +111,20 @@ class LossScales:
             scale = self._of(name)
             counters = {key: int(saved.get(key, 0)) for key in ("good_steps", "overflows", "skipped_in_row")}
             scale.state = ScaleState(float(saved["scale"]), **counters)
+        self._new.clear()
         self.forget_round()
 
     def forget_round(self) -> None:
         """Gradients in flight were dropped: the next backward pass begins a round."""
         for scale in self._scales.values():
             scale.is_decided = scale.is_shrunk = False
+        self.forget_new()
+
+    def forget_new(self, apart_from: Container[str] = ()) -> None:
+        """Losses that no step was taken with are unknown again: another rank may never hear of them."""
+        for name in [name for name in self._new if name not in apart_from]:
+            self._new.remove(name)
+            del self._scales[name]
 
     def begin_all(self, names: Iterable[str]) -> None:
         """A step without a backward pass of these losses is a round of its own."""
@@ -127,4 +138,5 @@ class LossScales:
         if not isinstance(cast("object", name), str) or not name:
             raise TypeError(f"the name of a loss is {name!r}, expected a text that is not empty")
         state = init(spec)
+        self._new.add(name)
         return self._scales.setdefault(name, _Scale(spec, state, state))

@@ -12,12 +12,14 @@ from torch.optim import Optimizer
 from ..loss_scaling import ScaleState
 from ..monitor import UpdateWatch
 from ..nn import Audit, Conversion, is_without_session
-from ..optim import HALF_DTYPES, KeptWeights, WeightAverage
+from ..optim import KeptWeights, WeightAverage
 from ..specs import Recipe
 from ._applying import Applier
 from ._averages import Averages
 from ._blame import no_gradient_reason, scaling_texts, skip_reason, skipped_optimizers
 from ._checks import check_loss
+from ._dropping import Dropper
+from ._full_values import FullValues
 from ._in_flight import InFlight
 from ._memory import Memory
 from ._memory_count import MemoryCounter
@@ -33,6 +35,9 @@ from ._statistics import StatisticsKeeper
 from ._text import plan_text, session_text
 from ._verdict import Judge, Verdict
 from ._windows import Windows
+
+#: What would take averages that are swapped in for the weights.
+_TAKES_WEIGHTS = ("step", "save", "full_weight")
 
 
 class Session(Resumable):
@@ -79,8 +84,8 @@ class Session(Resumable):
             plan=plan_text(recipe, kept, self.clip_norm),
         )
         self._phases = PhaseKeeper(recipe, conversion, settings.total_steps)
-        self._averages = Averages(model, kept)
-        watch = UpdateWatch(_half_weights(model, kept)) if recipe.weights == "true" else None
+        self._averages, self._values = Averages(model, kept), FullValues(model, kept)
+        watch = UpdateWatch(self._values.halves()) if recipe.weights == "true" else None
         self._applier = Applier(
             averages=self._averages,
             gradients=self._gradients,
@@ -90,6 +95,9 @@ class Session(Resumable):
             phases=self._phases,
             schedules=settings.schedules,
             watch=watch,
+        )
+        self._dropper = Dropper(
+            kept=kept, windows=self._windows, scales=scales, in_flight=self._in_flight, applier=self._applier
         )
         self._memory = MemoryCounter(model, kept, self._applier, recipe.name)
         self._states = StateKeeper(
@@ -189,6 +197,9 @@ class Session(Resumable):
             self._backward(loss, name, chosen, keeps_scale=zero_grad)
         try:
             return self._step(chosen, name, zero_grad, has_loss=loss is not None)
+        except BaseException as error:
+            self._fail("step", chosen, error)
+            raise
         finally:
             self._gradients.unscale()
 
@@ -199,11 +210,24 @@ class Session(Resumable):
         changed and used up stays with it: random bits and buffers of the dropped passes too then.
         """
         self._refuse_unusable("zero_grad")
-        if self._windows.has_losses() and self._in_flight.is_nothing():
-            self._conversion.discard_step()
-            self._statistics.give_back()
-        self._scales.forget_round()
-        self._windows.clear_gradients(self._kept)
+        self._dropper.drop()
+
+    def full_weight(self, name: str) -> Tensor:
+        """The value that the next update of a parameter starts from: the master, or the weight and what it lacks.
+
+        Args:
+            name: of the parameter, as the model's ``named_parameters()`` has it.
+
+        Returns:
+            A fresh tensor: fp32, or the parameter's own dtype where that is wider.
+
+        Raises:
+            ValueError: no parameter has that name.
+            RuntimeError: an average is in the model now.
+        """
+        self._refuse_unusable("full_weight")
+        self._tell(self._values.adopt_writes(self._kept, self.applied))
+        return self._values.named(name)
 
     def average(self, decay: float, *, optimizer: str | None = None, name: str = "average") -> WeightAverage:
         """Follow the full weights by an exponential moving average, which advances on applied steps only.
@@ -274,6 +298,9 @@ class Session(Resumable):
             self._gradients.backward(
                 loss, scale, self._conversion.region(), retain_graph=retain_graph, keeps=keeps_scale
             )
+        except BaseException as error:
+            self._fail("backward", chosen, error)
+            raise
         finally:
             aside.give_back()
         self._memory.end_backward()
@@ -285,18 +312,19 @@ class Session(Resumable):
         gradients = {key: kept.gradients() for key, kept in chosen.items()}
         if not has_loss:
             self._windows.forget_dropped()
-        events = self._adopt_writes(chosen)
+        events = self._values.adopt_writes(chosen, self.applied)
         verdict = self._judge.verdict(gradients, self._gradients.scale)
         if not verdict.steps:
             return self._pass_by(chosen, verdict, name, events)
         step, before = self.applied, self._scales.scale(name)
         states = {loss: self._scales.state(loss) for loss in self._scales.names}
-        told = self._decide(verdict)
         if verdict.is_finite:
             reason = ""
             events += self._applier.apply(verdict, chosen, step)
             self.applied += 1
+            told = self._decide(verdict)
         else:
+            told = self._decide(verdict)
             self.skipped += 1
             scaling = scaling_texts(self._scales, states, verdict.at_fault)
             reason, site = skip_reason(verdict, self._names(), self.recipe.compute_dtype, scaling)
@@ -355,20 +383,16 @@ class Session(Resumable):
             self._statistics.forget()
 
     def _drop_gradients(self) -> None:
-        self._statistics.forget()
-        self._scales.forget_round()
-        self._windows.clear_gradients(self._kept)
+        self._dropper.forget()
 
-    def _adopt_writes(self, chosen: Mapping[str, KeptWeights]) -> list[Event]:
-        written = {id(p) for kept in chosen.values() for p in kept.adopt_writes()}
-        message = "what is kept of {} follows a write to the 16-bit weight from outside (a checkpoint without masters?)"
-        names = [name for name, p in self.model.named_parameters() if id(p) in written] if written else []
-        return [Event(step=self.applied, name="master follows", message=message.format(n), site=n) for n in names]
+    def _fail(self, what: str, chosen: Mapping[str, KeptWeights], error: BaseException) -> None:
+        self._memory.end_step()
+        self._tell(self._dropper.fail(what, chosen, error, self.applied))
+
+    def _refuse_unusable(self, what: str) -> None:
+        super()._refuse_unusable(what)
+        if what in _TAKES_WEIGHTS:
+            self._averages.refuse_swapped_in(what)
 
     def _names(self) -> dict[Parameter, str]:
         return {p: name for name, p in self.model.named_parameters()}
-
-
-def _half_weights(model: nn.Module, kept: Mapping[str, KeptWeights]) -> dict[str, Parameter]:
-    held = {p for weights in kept.values() for p in weights.parameters()}
-    return {n: p for n, p in model.named_parameters() if p.dtype in HALF_DTYPES and p in held}

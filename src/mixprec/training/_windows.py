@@ -84,6 +84,11 @@ class Windows(dict[str, Window]):
         """Whether anything was backpropagated and not stepped."""
         return any(window.losses for name, window in self.items() if name not in apart_from)
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Of the losses that were backpropagated and not stepped."""
+        return frozenset(name for window in self.values() for name in window.names)
+
     def begin_backward(self, chosen: Iterable[str]) -> None:
         """A backward pass is about to add to the gradients of these optimizers: clear those of a skipped step.
 
