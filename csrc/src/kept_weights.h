@@ -30,9 +30,12 @@ MIXPREC_INLINE float* open_weight(const StoredWeight& stored, std::int64_t start
   const auto* MIXPREC_RESTRICT weight = elements<std::uint16_t>(stored.weight, start);
   if (stored.kind == WeightKind::split) {
     const auto* MIXPREC_RESTRICT rest = elements<std::int16_t>(stored.extra, start);
-    for (std::int64_t i = 0; i < n; ++i)
-      buffer[i] = from_bits((static_cast<std::uint32_t>(weight[i]) << 16) +
-                            static_cast<std::uint32_t>(static_cast<std::int32_t>(rest[i])));
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::uint32_t upper = static_cast<std::uint32_t>(weight[i]) << 16;
+      const std::uint32_t bits = upper + static_cast<std::uint32_t>(static_cast<std::int32_t>(rest[i]));
+      // A pair that no storing gives: the weight was written over, and its remainder was not.
+      buffer[i] = from_bits((bits & kMagnitude) > kInfinity ? upper : bits);
+    }
   } else if (stored.kind == WeightKind::kahan) {
     const auto* MIXPREC_RESTRICT rest = elements<std::uint16_t>(stored.extra, start);
     for (std::int64_t i = 0; i < n; ++i) buffer[i] = widen_bf16(weight[i]) + widen_bf16(rest[i]);

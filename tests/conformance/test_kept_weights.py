@@ -24,6 +24,22 @@ def test_split_is_exact():
     assert same_bits(load_weight(kept), values)
 
 
+def test_a_split_weight_that_was_written_over_is_read_alone():
+    weight, rests = all_16_bit(torch.bfloat16), torch.tensor([-(2**15), -300, -1, 0, 1, 2**15 - 1])
+    stored = StoredWeight("split", weight.repeat(6), rests.to(torch.int16).repeat_interleave(len(weight)).contiguous())
+    assert stored.extra is not None
+    got, alone = load_weight(stored), stored.weight.float()
+    bits = (stored.weight.view(torch.int16).long() * 2**16 + stored.extra.long()) % 2**32
+    is_nan = bits % 2**31 > 0x7F800000
+    assert same_bits(got[is_nan], alone[is_nan])
+    assert torch.equal(got[~is_nan].view(torch.int32).long() % 2**32, bits[~is_nan])
+    again = empty("split", len(got))
+    store_weight(again, got)
+    numbers = ~alone.isnan()
+    assert same_bits(again.weight[numbers], stored.weight[numbers]), "what is read is stored as the weight"
+    assert torch.equal(got[alone == 0].isnan(), torch.zeros_like(got[alone == 0], dtype=torch.bool))
+
+
 def test_the_weight_of_a_split_is_the_nearest():
     values = torch.tensor([1 + 2**-8, -1 - 2**-8, 1 + 2**-8 - 2**-23, 1 + 3 * 2**-8, 3.4028234e38, float("nan")])
     kept = empty("split", len(values))

@@ -176,3 +176,15 @@ def test_keeping_of_16_million_patterns(other: OptimizerBackend, reference: Opti
             reference.store_weight(theirs, values, DRAW)
             assert same_bits(mine.weight, theirs.weight), weight
             assert same_bits(other.load_weight(mine), reference.load_weight(theirs)), weight
+
+
+@pytest.mark.parametrize("name", ["adamw", "momentum"])
+def test_split_weights_that_were_written_over(other: OptimizerBackend, reference: OptimizerBackend, name: str) -> None:
+    slot = slot_of(5000, RULES[name], ("split", torch.bfloat16), MOMENTS[0], torch.float32, seed=1)
+    slot.weight.weight[::3] = 0.0
+    slot.weight.weight[1::30] = -0.0
+    slot.weight.weight[2::30] = INF
+    assert slot.weight.extra is not None
+    assert (slot.weight.extra[::3] < 0).any(), "a zero whose remainder makes a NaN of it"
+    (after,) = check_step(other, reference, [slot], RULES[name])
+    assert not after.weight.weight[::3].isnan().any()

@@ -367,3 +367,15 @@ def test_split_weights_lie_as_the_kernels_contract_says() -> None:
     bits = (p.detach().view(torch.int16).int() << 16) + remainder.int()
     assert torch.equal(bits.view(torch.float32), value)
     assert torch.equal(kernels.load_weight(kernels.StoredWeight("split", p.detach(), remainder)), value)
+
+
+def test_new_data_is_taken_over() -> None:
+    p = Parameter(torch.full((4,), 1.0).bfloat16())
+    kept = keep_weights(torch.optim.SGD([p], lr=2.0**-12), "master")
+    p.grad = torch.ones_like(p)
+    kept.apply(1.0)
+    p.data = torch.full((4,), 3.0).bfloat16()
+    assert [q is p for q in kept.adopt_writes()] == [True]
+    assert kept.full_weight(p).tolist() == [3.0] * 4
+    p.data = p.data.clone()
+    assert kept.adopt_writes() == []  # the same values elsewhere

@@ -350,3 +350,19 @@ def test_sharded_parameters_are_refused() -> None:
         mixprec.optim.AdamW([Sharded(torch.ones(2))])
     with pytest.raises(ValueError, match=r"weights='split' does not take sharded .* use weights='master'"):
         keep_weights(torch.optim.SGD([Sharded(torch.ones(2, dtype=torch.bfloat16))], lr=1.0), "split")
+
+
+def test_zeros_written_through_data_are_zeros_under_split() -> None:
+    torch.manual_seed(0)
+    params = [Parameter(torch.randn(64).bfloat16())]
+    optimizer = mixprec.optim.AdamW(params, lr=1e-3, weights="split")
+    for _ in range(6):
+        params[0].data.clamp_(min=0)
+        params[0].grad = torch.randn(64).bfloat16()
+        optimizer.step()
+        assert params[0].isfinite().all()
+    params[0].data.zero_()
+    with torch.no_grad():
+        params[0].add_(0.0)  # an ordinary write: now it is looked for
+    optimizer.adopt_writes()
+    assert (optimizer.state[params[0]]["remainder"] >= 0).all()

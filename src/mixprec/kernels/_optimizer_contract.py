@@ -32,7 +32,8 @@ class StoredWeight:
     - ``plain``: ``weight`` is fp32, bf16 or fp16; w is it, widened; stored to nearest, ties to even.
     - ``master``: ``weight`` has 16 bits; w is ``extra`` (fp32); ``extra = w``, ``weight`` to nearest, ties to even.
     - ``split``: ``weight`` is bf16, ``extra`` an int16 remainder d; the bits of w are ``bits(weight) * 2^16 + d``;
-      stored: ``weight`` to nearest, ties away from zero, d the difference.
+      stored: ``weight`` to nearest, ties away from zero, d the difference. A pair that no storing gives, one whose
+      bits are a NaN, is read with d = 0: a zero written over a weight (pruned, clamped) stays a zero whatever d is.
     - ``stochastic``: ``weight`` is bf16; w is it, widened; stored as `Backend.round` of the cast ``bf16 sr``.
     - ``kahan``: ``weight`` and ``extra`` (the compensation) are bf16; ``w = fp32(fp32(weight) + fp32(extra))``; stored:
       ``weight`` to nearest even, ``extra`` the nearest even bf16 of ``fp32(w - fp32(weight))`` (0 where ``weight`` is

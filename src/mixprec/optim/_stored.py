@@ -97,6 +97,8 @@ def adopt_write(stored: StoredWeight) -> bool:
     again = StoredWeight(stored.kind, torch.empty_like(weight), torch.empty_like(extra))
     store_weight(again, load_weight(replace(stored, extra=lesser)))
     differs = (again.weight != weight) & ~(again.weight.isnan() & weight.isnan())
+    if stored.kind == "split":
+        differs |= again.extra != extra  # of a pair that no storing gives, which is read without its remainder
     if not bool(differs.any()):
         return False
     extra.copy_(torch.where(differs, weight.float() if stored.kind == "master" else 0, extra))

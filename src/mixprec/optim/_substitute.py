@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ..kernels import Draw, StoredWeight, WeightKind, load_weight, store_weight
+from ._calls import Version, version_of
 from ._stored import EXTRAS, adopt_write, begin, extra_of, load_nearest
 
 
@@ -30,7 +31,7 @@ class Substitute(ABC):
         self.param = param
         self.master = Parameter(master, requires_grad=param.requires_grad)
         self.master.grad_dtype = None
-        self._seen_version = param._version
+        self._seen: Version | None = version_of(param)
         self._is_attached = False
         self._hook = _follow_gradient(self) if param.requires_grad else None
         self.attach_gradient()
@@ -48,15 +49,15 @@ class Substitute(ABC):
 
     def adopt(self) -> bool:
         """Take over what was written to the parameter from outside; see ``KeptWeights.adopt_writes``."""
-        if self.param._version == self._seen_version:
+        if version_of(self.param) == self._seen:
             return False
         changed = self._adopt()
-        self._seen_version = self.param._version
+        self._seen = version_of(self.param)
         return changed
 
     def refuse_written(self, who: str) -> None:
         """Raise where the parameter itself was written while the optimizer was to update the master."""
-        if self.param._version != self._seen_version:
+        if version_of(self.param) != self._seen:
             raise RuntimeError(
                 f"{who}.step() wrote to the model's own {self.param.dtype} parameter of shape "
                 f"{list(self.param.shape)}, which is made from its fp32 master: it keeps a list of parameters beside "
@@ -70,12 +71,12 @@ class Substitute(ABC):
     def put(self, draw: Draw) -> None:
         """Make the parameter the master's value, as it is kept."""
         self._put(draw)
-        self._seen_version = self.param._version
+        self._seen = version_of(self.param)
 
     def load_full_weight(self, value: Tensor) -> None:
         """Keep an fp32 value."""
         self._load(value.detach().to(self.param.device, torch.float32))
-        self._seen_version = self.param._version
+        self._seen = version_of(self.param)
 
     @abstractmethod
     def full_weight(self) -> Tensor:
@@ -164,7 +165,7 @@ class FleetingMaster(Substitute):
         extra = extra_of(self._kind, self.param, extras)
         if self._extra is not None and extra is not None:
             self._extra.copy_(extra)
-        self._seen_version = -1  # the weight that belongs to it may be loaded before or after
+        self._seen = None  # the weight that belongs to it may be loaded before or after
 
     def _adopt(self) -> bool:
         return adopt_write(self._stored())

@@ -57,7 +57,8 @@ def _load_master(stored: StoredWeight) -> Tensor:
 
 def _load_split(stored: StoredWeight) -> Tensor:
     upper = stored.weight.detach().view(torch.int16).int() << 16
-    return (upper + _extra(stored).int()).view(torch.float32)
+    value = (upper + _extra(stored).int()).view(torch.float32)
+    return torch.where(value.isnan(), upper.view(torch.float32), value)  # a pair that no storing gives
 
 
 def _load_kahan(stored: StoredWeight) -> Tensor:
