@@ -29,6 +29,7 @@ def test_only_the_loss_at_fault_shrinks_and_the_alarm_sounds_on_all_ranks(ranks)
 def test_ranks_that_take_different_steps_are_told_so(ranks):
     for rank in ranks:
         assert "let every rank call step and backward with the same names" in rank["different_names"]
+        assert rank["different_names"].endswith("; then True with norm 2")
         assert "seeds" in rank["different_seeds"]
         assert "prepare with the same recipe and options" in rank["different_seeds"]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from mixprec.specs import LossScale, Phase, Recipe, Rule, auto_recipe, recipe
+from mixprec.specs import LossScale, Moments, Phase, Recipe, Rule, auto_recipe, recipe
 
 
 @pytest.mark.parametrize(
@@ -124,3 +124,9 @@ def test_auto_takes_what_the_device_has(native: set[str], expected: str, engine:
     assert (chosen.name, chosen.compute_dtype, chosen.engine) == (expected, expected, engine)
     assert words in chosen.reason
     assert "this CPU" in chosen.reason
+
+
+def test_moments_are_taken_by_their_kind():
+    assert recipe("bf16", moments="bf16").moments == Moments(kind="bf16")
+    with pytest.raises(ValueError, match="unknown way to keep moments 'fp8'"):
+        recipe("bf16", moments="fp8")

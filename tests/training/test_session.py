@@ -235,6 +235,8 @@ def test_a_failed_backward_leaves_true_gradients():
     with pytest.raises(RuntimeError, match="second time"):
         session.backward(loss)
     assert torch.equal(before, session.model.fc1.weight.grad)
+    assert "before it reached a gradient" in session.events[-1].message
+    assert session.step().applied
 
 
 def test_gradients_of_a_skipped_step_can_be_seen_and_are_not_added_to():

@@ -123,3 +123,29 @@ def test_names_of_losses_are_texts(wrong):
 def test_a_scale_of_a_loss_that_rounds_is_refused():
     with pytest.raises(ValueError, match="expected a power of two"):
         build(loss_scale={"adv": 1000.0})
+
+
+def test_a_result_prints_the_scales_of_the_losses_in_it():
+    model = nn.Linear(2, 1)
+    session = prepare(
+        model, torch.optim.SGD(model.parameters(), lr=0.1), "fp16", loss_scale={"a": 8.0, "b": 4.0}, process_group=None
+    )
+    for name in ("a", "b"):
+        session.backward(model(torch.ones(4, 2)).square().mean(), name=name)
+    result = session.step()
+    assert result.losses == ("a", "b")
+    assert str(result).endswith("loss scale of 'a' 8, loss scale of 'b' 4")
+    assert "65536" not in str(result)
+    assert str(session.step(model(torch.ones(4, 2)).square().mean())).endswith("loss scale of 'loss' 65536")
+
+
+def test_a_loss_that_no_step_was_taken_with_is_unknown_again():
+    model = nn.Linear(2, 1)
+    session = prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), "fp16", process_group=None)
+    session.backward(model(torch.ones(4, 2)).square().mean(), name="a")
+    assert list(session.loss_scales) == ["loss", "a"]
+    session.zero_grad()
+    assert list(session.loss_scales) == ["loss"]
+    session.step(model(torch.ones(4, 2)).square().mean(), name="b")
+    session.zero_grad()
+    assert list(session.loss_scales) == ["loss", "b"]

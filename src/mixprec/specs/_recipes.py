@@ -12,14 +12,14 @@ from typing import Any, TypedDict, Unpack, cast
 from ..formats import unknown_name
 from . import _recipes_4bit, _recipes_8bit, _recipes_16bit
 from ._loss_scale import LossScale
-from ._moments import Moments
+from ._moments import Moments, parse_moments
 from ._phase import Phase
 from ._recipe import ComputeDtype, Engine, Recipe, Weights, resolve_residual
 from ._rule import Rule
 
 
 class RecipeOverrides(TypedDict, total=False):
-    """What ``recipe`` may change; ``residual`` takes the compute dtype's own name too."""
+    """What ``recipe`` may change; ``residual`` takes the compute dtype's own name too, ``moments`` a kind's."""
 
     name: str
     rules: tuple[Rule, ...]
@@ -27,7 +27,7 @@ class RecipeOverrides(TypedDict, total=False):
     residual: str
     loss_scale: LossScale
     weights: Weights
-    moments: Moments
+    moments: Moments | str
     engine: Engine
     phases: tuple[Phase, ...]
     reason: str
@@ -90,7 +90,8 @@ def recipe(name: str, /, **overrides: Unpack[RecipeOverrides]) -> Recipe:
     Args:
         name: one of ``recipe_names()``. ``"auto"`` is a placeholder of that name until ``prepare`` or
             ``auto_recipe`` has seen the device.
-        **overrides: fields of ``Recipe``. ``residual`` may be the compute dtype's name.
+        **overrides: fields of ``Recipe``. ``residual`` may be the compute dtype's name, ``moments`` a kind's
+                (``"bf16"``).
 
     Raises:
         ValueError: an unknown name, or a value that does not fit.
@@ -113,6 +114,8 @@ def recipe(name: str, /, **overrides: Unpack[RecipeOverrides]) -> Recipe:
     compute_dtype = changes.get("compute_dtype", base.compute_dtype)
     if "residual" in changes:
         changes["residual"] = resolve_residual(changes["residual"], compute_dtype)
+    if isinstance(changes.get("moments"), str):
+        changes["moments"] = parse_moments(changes["moments"])
     return replace(base, **changes)
 
 

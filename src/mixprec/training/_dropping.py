@@ -12,6 +12,8 @@ from ._result import Event
 from ._scales import LossScales
 from ._windows import Windows
 
+_UNTOUCHED = "backward raised {} before it reached a gradient: those that were there stay as they were"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Dropper:
@@ -22,7 +24,7 @@ class Dropper:
         windows: what is in their gradients.
         scales: of the losses.
         in_flight: whether a forward pass has begun whose backward pass is still to come.
-        applier: knows what a skipped step gives back.
+        applier: knows what a skipped step gives back, and the gradients.
     """
 
     kept: Mapping[str, KeptWeights]
@@ -49,6 +51,7 @@ class Dropper:
         """A backward pass or a step of these optimizers raised: nothing of it may be added to.
 
         Nobody can tell which gradients such a pass has reached, so that all of a window go, earlier losses' too.
+        Where it has reached none (a graph that is used up), they stay.
 
         Args:
             what: ``"backward"`` or ``"step"``.
@@ -56,6 +59,9 @@ class Dropper:
             error: that is on its way to the caller.
             step: applied steps so far.
         """
+        if what == "backward" and self.applier.gradients.are_untouched:
+            self.scales.forget_new(self.windows.names)
+            return [Event(step=step, name="backward failed", message=_UNTOUCHED.format(type(error).__name__))]
         names = list(chosen)
         earlier = len({id(loss) for name in names for _, loss in self.windows[name].losses})
         self.windows.clear_gradients(names)

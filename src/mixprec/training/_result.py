@@ -37,7 +37,8 @@ class StepResult:
         loss_scale: what the next loss (of the name that the step was given) is multiplied by.
         events: what the step told, also in ``Session.events``.
         skipped: by the name of an optimizer that was to step and did not: why.
-        loss_scales: what each loss is multiplied by, by its name.
+        loss_scales: what each loss is multiplied by next, by its name.
+        losses: names of those that the step was taken or skipped with.
 
     Example:
         >>> result = StepResult(applied=True, reason="", grad_norm=5.0, loss_scale=1.0, events=())
@@ -52,6 +53,14 @@ class StepResult:
     events: tuple[Event, ...] = ()
     skipped: Mapping[str, str] = field(default_factory=dict[str, str])
     loss_scales: Mapping[str, float] = field(default_factory=dict[str, float])
+    losses: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return self.reason or f"applied: gradient norm {self.grad_norm:g}, loss scale {self.loss_scale:g}"
+        return self.reason or f"applied: gradient norm {self.grad_norm:g}, {self._scales_text()}"
+
+    def _scales_text(self) -> str:
+        """The scale of each loss in the step; by name, where there are several or the only one has one."""
+        scales = {name: self.loss_scales[name] for name in self.losses if name in self.loss_scales}
+        if len(self.loss_scales) < 2 or not scales:
+            return f"loss scale {self.loss_scale:g}"
+        return ", ".join(f"loss scale of '{name}' {scale:g}" for name, scale in scales.items())

@@ -21,11 +21,13 @@ class ScaledGradients:
 
     Attributes:
         scale: 1 but between a ``backward`` that keeps its scale and the next ``unscale``.
+        are_untouched: whether the last ``backward`` raised before it added to the gradients that were there.
     """
 
     def __init__(self, model: nn.Module, kept: Mapping[str, KeptWeights]) -> None:
         self._modules, self._kept = list(model.modules()), kept
         self.scale = 1.0
+        self.are_untouched = False
 
     def backward(
         self, loss: Tensor, scale: float, region: AbstractContextManager[None], *, retain_graph: bool, keeps: bool
@@ -42,10 +44,13 @@ class ScaledGradients:
         before = list(self._with_gradients())
         multiply(before, scale)  # the sum is taken at one scale
         self.scale = scale
+        found = [(id(p), id(p.grad), _version(p)) for p in before]
         try:
             with region:
                 _scaled(loss, scale).backward(retain_graph=retain_graph)  # pyright: ignore[reportUnknownMemberType]
         except BaseException:
+            now = [(id(p), id(p.grad), _version(p)) for p in self._with_gradients()]
+            self.are_untouched = bool(found) and now == found
             self.unscale()
             raise
         if before or not keeps:
@@ -92,6 +97,10 @@ class SetAside:
                 param.grad = before
             else:
                 param.grad.copy_(before)
+
+
+def _version(param: Parameter) -> int:
+    return -1 if param.grad is None else param.grad._version
 
 
 def _scaled(loss: Tensor, scale: float) -> Tensor:

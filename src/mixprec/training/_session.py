@@ -370,6 +370,7 @@ class Session(Resumable):
             events=tuple(events),
             skipped=skipped,
             loss_scales=self.loss_scales,
+            losses=tuple(name for name in self._scales.names if name in dict(verdict.losses)),
         )
 
     def _end(self, chosen: Mapping[str, KeptWeights], is_finite: bool, zero_grad: bool) -> None:
