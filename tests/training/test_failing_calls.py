@@ -132,7 +132,7 @@ def test_what_an_optimizer_has_changed_before_it_raises_stays_and_the_next_gradi
         session.step(forward(session, 0))
     plain.step(forward(plain, 0))
     buffers = dict(session.model.named_buffers())
-    plain.model.load_state_dict({name: value for name, value in plain.model.state_dict().items()} | buffers)
+    plain.model.load_state_dict(dict(plain.model.state_dict()) | buffers)
     session.optimizer.fails = ""
     assert session.step(forward(session, 1)).grad_norm == plain.step(forward(plain, 1)).grad_norm
 

@@ -26,7 +26,7 @@ def narrow_parameters(model: nn.Module, dtype: torch.dtype) -> NarrowedParameter
         The handle: which ones, their exact values for a ``KeptWeights``, and the way back.
 
     Raises:
-        ValueError: another dtype; a parameter that is sharded, or on the meta device; an fp16 overflow. Nothing has been
+        ValueError: another dtype; a parameter that is sharded, or on the meta device; an fp16 overflow. Nothing was
             changed then.
 
     Example:

@@ -471,7 +471,7 @@ def test_factors_and_interval() -> None:
         lambda: scaler(init_scale=INF),
     ):
         with pytest.raises(
-            ValueError, match="GradScaler: (growth_factor|backoff_factor|growth_interval|init_scale) is"
+            ValueError, match=r"GradScaler: (growth_factor|backoff_factor|growth_interval|init_scale) is"
         ):
             call()
 
