@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
+import mixprec.optim
 from mixprec import kernels
 from mixprec.optim import keep_weights
 from mixprec.specs import Moments
@@ -379,3 +380,16 @@ def test_new_data_is_taken_over() -> None:
     assert kept.full_weight(p).tolist() == [3.0] * 4
     p.data = p.data.clone()
     assert kept.adopt_writes() == []  # the same values elsewhere
+
+
+@pytest.mark.parametrize("make", [torch.optim.SGD, mixprec.optim.SGD])
+def test_weights_are_written_back_from_their_masters(make) -> None:
+    p = Parameter(torch.full((4,), 1.0).bfloat16())
+    kept = keep_weights(make([p], lr=2.0**-12), "master")
+    p.grad = torch.ones_like(p)
+    kept.apply(1.0)
+    p.data.zero_()
+    kept.write_back()
+    assert p.tolist() == [1.0] * 4
+    assert kept.full_weight(p).tolist() == [1.0 - 2.0**-12] * 4
+    assert kept.adopt_writes() == []

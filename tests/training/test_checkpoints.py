@@ -426,8 +426,11 @@ def test_averages_and_schedules_that_are_on_one_side_only_are_told(tmp_path):
     session.save(tmp_path, extra={"loader": loader})
     other, position = build(seed=7)
     own = other.average(0.25, name="own")
-    other.resume(tmp_path, extra={"loader": position})
+    resumed = other.resume(tmp_path, extra={"loader": position})
     told = [event.message for event in other.events if event.name == "not restored"]
+    assert [line for line in str(resumed).splitlines() if line.startswith("not restored: ")] == [
+        f"not restored: {text}" for text in told
+    ]
     assert told == [
         "average 'more' of the state has no counterpart here",
         "average 'own' is not in the state: it begins from the weights that are loaded",

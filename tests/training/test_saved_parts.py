@@ -79,8 +79,8 @@ def test_another_state_is_refused_with_what_differs():
         "kept beside 16-bit weights (w): master [2] -> nothing",
     )
     with pytest.raises(ValueError, match=r"(?s)of recipe fp16, the session has bf16.*\n  compute_dtype.*convert=True"):
-        state().refuse_other(other)
-    state().refuse_other(state())
+        state().refuse_misfit(other, convert=False)
+    state().refuse_misfit(state(), convert=False)
 
 
 def test_names_under_wrappers():

@@ -70,6 +70,15 @@ class KeptWeights(ABC):
             The parameters of which something else is kept now.
         """
 
+    def write_back(self) -> None:
+        """Write the model's 16-bit weights from their masters; what was written to them from outside is undone.
+
+        Under the other ways the weight itself is a part of what is kept, and there is nothing to write.
+        """
+        for param, extras in self.extras().items():
+            if "master" in extras:
+                self.load_full_weight(param, extras["master"])
+
     @abstractmethod
     def full_weight(self, param: Parameter) -> Tensor:
         """The value that the next update starts from, fresh: fp32, or the parameter's own dtype where that is wider."""

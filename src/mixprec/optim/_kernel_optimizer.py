@@ -16,7 +16,7 @@ from ..specs import Moments, Weights
 from ._calls import Call, Calls, MadeFrom, Version, version_of
 from ._held import Held
 from ._layout import Layout, MomentName, convert_state
-from ._load_state import load_state, plain_groups
+from ._load_state import load_state, plain_groups, read_state
 from ._stored import adopt_write, refuse_sharded
 
 Group = dict[str, Any]
@@ -148,6 +148,18 @@ class KernelOptimizer(Optimizer, ABC):
             ValueError: other parameters or options, or a state that is kept otherwise, without ``convert``.
         """
         load_state(self, state_dict, convert)
+
+    def check_state_dict(self, state_dict: Mapping[str, Any], convert: bool = False) -> None:
+        """Refuse what ``load_state_dict`` would refuse, and change nothing.
+
+        Args:
+            state_dict: as it takes it.
+            convert: as it takes it.
+
+        Raises:
+            ValueError: as it does.
+        """
+        read_state(self, state_dict, convert)
 
     def load_groups(self, groups: list[Group]) -> None:
         """Take over the options of saved groups, and forget the state."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ._kernel_optimizer import KernelOptimizer
 
 Group = dict[str, Any]
+Entries = list[tuple[Parameter, SavedEntry, Layout]]
 _TOLD = 3
 
 
@@ -30,11 +31,25 @@ def plain_groups(groups: Iterable[Group], kept: Iterable[tuple[Weights, Moments]
 
 def load_state(optimizer: KernelOptimizer, saved: Mapping[str, Any], convert: bool) -> None:
     """See ``KernelOptimizer.load_state_dict``; nothing is changed where it refuses."""
+    adopted, entries = read_state(optimizer, saved, convert)
+    optimizer.load_groups(adopted)
+    for param, entry, new in entries:
+        state = optimizer.state[param]
+        state |= entry.tensors
+        convert_state(param, state, entry.names, entry.layout(new), new)
+
+
+def read_state(optimizer: KernelOptimizer, saved: Mapping[str, Any], convert: bool) -> tuple[list[Group], Entries]:
+    """The groups that a saved state gives an optimizer, and what it holds of each parameter; checked.
+
+    Raises:
+        ValueError: what ``KernelOptimizer.load_state_dict`` refuses.
+    """
     who, groups = type(optimizer).__name__, cast("list[Group]", saved["param_groups"])
     _check_groups(who, groups, optimizer.param_groups)
     _check_keys(who, saved["state"], groups)
     adopted = [_adopted(who, theirs, ours) for theirs, ours in zip(groups, optimizer.param_groups, strict=True)]
-    entries: list[tuple[Parameter, SavedEntry, Layout]] = []
+    entries: Entries = []
     for theirs, group, ours in zip(groups, adopted, optimizer.param_groups, strict=True):
         names = optimizer.moment_names(group)
         for key, param in zip(theirs["params"], ours["params"], strict=True):
@@ -43,11 +58,7 @@ def load_state(optimizer: KernelOptimizer, saved: Mapping[str, Any], convert: bo
                 entries.append((param, entry, optimizer.layout(param, ours)))
     if not convert:
         _refuse_differing(who, entries)
-    optimizer.load_groups(adopted)
-    for param, entry, new in entries:
-        state = optimizer.state[param]
-        state |= entry.tensors
-        convert_state(param, state, entry.names, entry.layout(new), new)
+    return adopted, entries
 
 
 def _check_groups(who: str, theirs: list[Group], ours: list[Group]) -> None:
@@ -89,8 +100,8 @@ def _adopted(who: str, theirs: Group, ours: Group) -> Group:
     return {**missing, **taken, "weights": ours["weights"], "moments": ours["moments"]}
 
 
-def _refuse_differing(who: str, entries: Iterable[tuple[Parameter, SavedEntry, Layout]]) -> None:
-    told = {difference: entry.key for _, entry, new in reversed(list(entries)) for difference in entry.differences(new)}
+def _refuse_differing(who: str, entries: Entries) -> None:
+    told = {difference: entry.key for _, entry, new in reversed(entries) for difference in entry.differences(new)}
     if told:
         differing = "; ".join(f"{text} (first in parameter {key})" for text, key in list(told.items())[:_TOLD])
         raise ValueError(

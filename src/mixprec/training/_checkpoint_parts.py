@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ..optim import KeptWeights
-from ._full_weights import full_weights
+from ._full_weights import EXTRA_KINDS, full_weights
 from ._model_state import (
     check_model_values,
     load_model_buffers,
@@ -18,7 +18,7 @@ from ._model_state import (
     model_metadata,
     with_metadata,
 )
-from ._optimizer_state import load_optimizer_state, refuse_other_rule, update_rule
+from ._optimizer_state import check_optimizer_state, load_optimizer_state, refuse_other_rule, update_rule
 from ._parameter_names import plain_name, renamed
 from ._random_states import load_random_states, random_states
 from ._state import SessionState
@@ -97,25 +97,63 @@ def load_parts(parts: Mapping[str, Any], owners: Owners, *, convert: bool) -> tu
     saved = SessionState.from_dict(beside["state"])
     saved = replace(saved, kept=renamed(saved.kept, (name for name, _ in owners.model.named_parameters())))
     values = renamed(parts["model"], owners.model.state_dict())
-    _check_names("optimizers", parts["optimizers"], owners.optimizers)
-    _check_names("extra", beside["extra"], owners.extra)
-    for name, optimizer in owners.optimizers.items():
-        refuse_other_rule(name, optimizer, beside["rules"][name], convert=convert)
     own = SessionState.from_dict(owners.session.state_dict())
-    if not convert:
-        saved.refuse_other(own)
-    converted = list(saved.differences(own))
-    check_model_values(owners.model, values, converts=convert)
-    for name, optimizer in owners.optimizers.items():  # first, for they too refuse what does not fit
+    _check_parts(parts, owners, values, saved, own, convert=convert)
+    converted, unrestored = list(saved.differences(own)), list(saved.one_sided(own))
+    for name, owner in owners.extra.items():  # first, for what the user's own objects refuse cannot be asked before
+        owner.load_state_dict(beside["extra"][name])
+    for name, optimizer in owners.optimizers.items():
         load_optimizer_state(optimizer, parts["optimizers"][name], convert=convert)
     owners.model.load_state_dict(with_metadata(values, beside["metadata"]))
     load_model_buffers(owners.model, beside["buffers"])
+    if convert:
+        _begin_extras(owners)
     owners.session.load_state_dict(beside["state"], convert=convert)
     if convert:
         load_full_values(owners, values, saved.kept)
-    for name, owner in owners.extra.items():
-        owner.load_state_dict(beside["extra"][name])
-    return converted, load_random_states(beside["random"])
+    return converted, [*unrestored, *load_random_states(beside["random"])]
+
+
+def _check_parts(
+    parts: Mapping[str, Any],
+    owners: Owners,
+    values: Mapping[str, Any],
+    saved: SessionState,
+    own: SessionState,
+    *,
+    convert: bool,
+) -> None:
+    """Refuse all that loading would refuse, the model's shapes first: nothing else is told of another model."""
+    _check_names("optimizers", parts["optimizers"], owners.optimizers)
+    _check_names("extra", parts["session"]["extra"], owners.extra)
+    check_model_values(owners.model, values, converts=True)
+    for name, optimizer in owners.optimizers.items():
+        refuse_other_rule(name, optimizer, parts["session"]["rules"][name], convert=convert)
+    saved.refuse_misfit(own, convert=convert)
+    check_model_values(owners.model, values, converts=convert)
+    _check_extras(values, saved.kept)
+    for name, optimizer in owners.optimizers.items():
+        check_optimizer_state(name, optimizer, parts["optimizers"][name], convert=convert)
+
+
+def _check_extras(values: Mapping[str, Any], kept: Mapping[str, Mapping[str, Tensor]]) -> None:
+    plain = {plain_name(name): value for name, value in values.items()}
+    for name, extras in kept.items():
+        shape = plain[plain_name(name)].shape if plain_name(name) in plain else None
+        if any(kind not in EXTRA_KINDS or extra.shape != shape for kind, extra in extras.items()):
+            told = ", ".join(f"{kind} {list(extra.shape)}" for kind, extra in extras.items())
+            raise ValueError(
+                f"resume: beside {name} (shape {None if shape is None else list(shape)}) the checkpoint keeps {told}: "
+                f"expected one of {', '.join(sorted(EXTRA_KINDS))}, of the weight's shape"
+            )
+
+
+def _begin_extras(owners: Owners) -> None:
+    """Let what lies beside each weight be there, where an optimizer that keeps it in its state has loaded another's."""
+    for keeping in owners.kept.values():
+        for param in keeping.parameters():
+            if param.dtype.itemsize == 2:
+                keeping.full_weight(param)
 
 
 def load_full_values(owners: Owners, values: Mapping[str, Tensor], kept: Mapping[str, Mapping[str, Tensor]]) -> None:

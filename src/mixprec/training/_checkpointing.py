@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,8 @@ def resume_session(
     if root.is_file():
         return _load_weights(owners, root, convert=convert)
     checkpoint = read_checkpoint(root)
+    if run is not None:
+        run.refuse_ahead(checkpoint.manifest.step)
     converted, unrestored = load_parts(checkpoint.parts, owners, convert=convert)
     resumed = Resumed(
         path=checkpoint.path,
@@ -62,9 +64,10 @@ def resume_session(
         restored=(*_RESTORED, *owners.extra),
         passed_over=checkpoint.damaged,
         converted=tuple(converted),
+        not_restored=tuple(unrestored),
         differences=tuple(changed_facts(checkpoint.manifest.facts, machine_facts())),
     )
-    return resumed, _events(resumed, unrestored)
+    return resumed, _events(resumed)
 
 
 def no_position_event(step: int) -> Event:
@@ -99,7 +102,7 @@ def _load_weights(owners: Owners, file: Path, *, convert: bool) -> tuple[Resumed
     step: int = owners.session.applied
     told = f"weights of {file}; moments, loss scales and counters stay as they are"
     resumed = Resumed(path=file, step=step, restored=("model",), converted=(told,))
-    return resumed, _events(resumed, [])
+    return resumed, _events(resumed)
 
 
 def _begin(step: int) -> tuple[Resumed, list[Event]]:
@@ -107,13 +110,13 @@ def _begin(step: int) -> tuple[Resumed, list[Event]]:
     return Resumed(path=None, step=step, restored=()), [event]
 
 
-def _events(resumed: Resumed, unrestored: Sequence[str]) -> list[Event]:
+def _events(resumed: Resumed) -> list[Event]:
     told = [("checkpoint damaged", f"passed over: {text}") for text in resumed.passed_over]
     if resumed.differences:
         differing = ", ".join(resumed.differences)
         told.append(("versions", f"last bits may differ from those of the earlier part: {differing}"))
     told += [("converted", text) for text in resumed.converted]
-    told += [("not restored", text) for text in unrestored]
+    told += [("not restored", text) for text in resumed.not_restored]
     return [Event(step=resumed.step, name=name, message=message) for name, message in told]
 
 

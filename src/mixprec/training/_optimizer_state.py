@@ -15,6 +15,24 @@ from ._full_weights import EXTRA_KINDS
 _OURS = "mixprec.optim."
 
 
+def check_optimizer_state(name: str, optimizer: Optimizer, state: Mapping[str, Any], *, convert: bool) -> None:
+    """Refuse what ``load_optimizer_state`` would refuse, and change nothing.
+
+    Raises:
+        ValueError: groups of other sizes, or a state that is kept otherwise.
+    """
+    saved, here = ([len(group["params"]) for group in groups] for groups in (state["param_groups"], _groups(optimizer)))
+    if saved != here:
+        raise ValueError(
+            f"resume: optimizer '{name}' of the checkpoint has groups of {saved} parameters, here {here}: build it "
+            "over the same parameters, in the same groups and order"
+        )
+    if isinstance(optimizer, AdamW | SGD):
+        optimizer.check_state_dict(_without_extras(state) if convert else state, convert=convert)
+    elif any(_is_ours(group) for group in state["param_groups"]):
+        _for_torch(optimizer, state)
+
+
 def load_optimizer_state(optimizer: Optimizer, state: Mapping[str, Any], *, convert: bool) -> None:
     """Continue from a saved ``state_dict``.
 
@@ -71,6 +89,10 @@ def refuse_other_rule(name: str, optimizer: Optimizer, saved: str, *, convert: b
         else "prepare with the same optimizer, or take the weights alone: resume('.../model.safetensors', convert=True)"
     )
     raise ValueError(f"resume: optimizer '{name}' of the checkpoint is {saved}, here it is {here}: {advice}")
+
+
+def _groups(optimizer: Optimizer) -> list[dict[str, Any]]:
+    return optimizer.param_groups
 
 
 def _is_ours(group: Mapping[str, Any]) -> bool:

@@ -16,6 +16,8 @@ class Resumed:
         restored: what was restored.
         passed_over: newer checkpoints that are damaged, each with what is.
         converted: what is kept otherwise now than it was saved.
+        not_restored: averages and schedules that only the checkpoint or only the session has, and devices that are
+            not in use here.
         differences: of versions, CPU and threads, under which last bits may differ.
 
     Example:
@@ -28,6 +30,7 @@ class Resumed:
     restored: tuple[str, ...]
     passed_over: tuple[str, ...] = ()
     converted: tuple[str, ...] = ()
+    not_restored: tuple[str, ...] = ()
     differences: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -36,5 +39,6 @@ class Resumed:
         lines = [f"resumed from step {self.step} ({self.path}): {', '.join(self.restored)}"]
         lines += [f"passed over: {damage}" for damage in self.passed_over]
         lines += [f"converted: {line}" for line in self.converted]
+        lines += [f"not restored: {line}" for line in self.not_restored]
         lines += [f"differs, so that last bits may: {line}" for line in self.differences]
         return "\n".join(lines)

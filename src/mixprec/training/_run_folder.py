@@ -68,11 +68,7 @@ class RunFolder:
         Raises:
             ValueError: the folder's run never reached the step; nothing is changed then.
         """
-        if self._is_earlier and step > self._recorded:
-            raise ValueError(
-                f"run folder {self.path} ends after {self._recorded} steps, the state that is loaded is of step "
-                f"{step}: they are not of one run; give run= a folder of its own"
-            )
+        self.refuse_ahead(step)
         if not self._recorded:
             return []
         events = [Event(step=step, name=RESUMED, message=f"resumed from step {step} of {self._recorded} recorded ones")]
@@ -85,6 +81,18 @@ class RunFolder:
         self.write_events(held)
         self._last = time.perf_counter()
         return events
+
+    def refuse_ahead(self, step: int) -> None:
+        """Refuse a state of a step that the folder's run never reached.
+
+        Raises:
+            ValueError: it did not.
+        """
+        if self._is_earlier and step > self._recorded:
+            raise ValueError(
+                f"run folder {self.path} ends after {self._recorded} steps, the state that is loaded is of step "
+                f"{step}: they are not of one run; give run= a folder of its own"
+            )
 
     def sync(self) -> None:
         """Wait until the disk has the records: a checkpoint that is whole must not be ahead of them."""

@@ -138,12 +138,48 @@ class SessionState:
             found += (f"kept beside 16-bit weights ({some}): {before} -> {after}",)
         return found
 
-    def refuse_other(self, own: SessionState) -> None:
-        """Refuse a state that is not one of the session whose state is ``own``.
+    def one_sided(self, own: SessionState) -> tuple[str, ...]:
+        """Which averages and schedules only this state has, or only the session whose state is ``own``."""
+        found: list[str] = []
+        for what, otherwise, saved, here in (
+            ("average", "begins from the weights that are loaded", self.averages, own.averages),
+            ("schedule", "stays as it is", self.schedules, own.schedules),
+        ):
+            gone, new = sorted(saved.keys() - here.keys()), sorted(here.keys() - saved.keys())
+            found += [f"{what} '{name}' of the state has no counterpart here" for name in gone]
+            found += [f"{what} '{name}' is not in the state: it {otherwise}" for name in new]
+        return tuple(found)
+
+    def refuse_misfit(self, own: SessionState, *, convert: bool) -> None:
+        """Refuse a state that the session whose state is ``own`` cannot load, before it changes.
+
+        Args:
+            own: of the session, by the same names of parameters.
+            convert: whether what can be converted is taken.
 
         Raises:
             ValueError: something differs; the message lists it.
         """
+        if not convert:
+            self._refuse_other(own)
+        for name in self.averages.keys() & own.averages.keys():
+            theirs, ours = (_shapes(averages[name]["averages"]) for averages in (self.averages, own.averages))
+            if theirs != ours:
+                differing = sorted(n for n in theirs.keys() | ours.keys() if theirs.get(n) != ours.get(n))
+                raise ValueError(
+                    f"load_state_dict: average '{name}' of the state is of other parameters than the session's: "
+                    f"{', '.join(differing[:5])}: make it over the same optimizers, or under another name"
+                )
+        theirs, ours = _shapes(self.histories), _shapes(own.histories)
+        has_phases = own.recipe is not None and bool(own.recipe.phases)  # which may bring other operands
+        if theirs != ours and not convert and not has_phases:
+            differing = sorted(name for name in theirs.keys() | ours.keys() if theirs.get(name) != ours.get(name))
+            raise ValueError(
+                f"load_state_dict: amax histories differ in {', '.join(differing[:5])}: got {len(theirs)} of them, "
+                f"expected {len(ours)}: they must come from the same recipe and model"
+            )
+
+    def _refuse_other(self, own: SessionState) -> None:
         differences = self.differences(own)
         if differences:
             listed = "".join(f"\n  {line}" for line in differences)
@@ -152,6 +188,10 @@ class SessionState:
                 f"(saved -> here):{listed}\nprepare with the same recipe, or convert: convert=True keeps weights, "
                 "moments and scales as this session does"
             )
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
 def _packed(state: Any) -> dict[str, Any]:

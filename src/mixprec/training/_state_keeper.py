@@ -73,8 +73,7 @@ class StateKeeper:
         """
         state = SessionState.from_dict(state_dict)
         state = replace(state, kept=renamed(state.kept, (name for name, _ in self.model.named_parameters())))
-        if not convert:
-            state.refuse_other(self.state(0, 0))
+        state.refuse_misfit(self.state(0, 0), convert=convert)
         return state
 
     def load(self, state: SessionState, *, convert: bool) -> list[tuple[str, str]]:
@@ -86,7 +85,9 @@ class StateKeeper:
         Raises:
             ValueError: histories of other operands, or something else that does not fit.
         """
-        told = [("converted", text) for text in state.differences(self.state(0, 0))]
+        own = self.state(0, 0)
+        told = [("converted", text) for text in state.differences(own)]
+        told += [("not restored", text) for text in state.one_sided(own)]
         self.phases.reach(state.applied)
         self.conversion.load_random_state(state.random)
         self._load_histories(state, convert=convert)
@@ -100,8 +101,10 @@ class StateKeeper:
             self.watch.load_state_dict(state.monitor)
         for name in self.averages.keys() - state.averages.keys():
             self._begin_average(name)
-        told += _load_each("average", "begins from the weights that are loaded", state.averages, self.averages)
-        told += _load_each("schedule", "stays as it is", state.schedules, self.schedules)
+        for name in state.averages.keys() & self.averages.keys():
+            self.averages[name].load_state_dict(state.averages[name])
+        for name in state.schedules.keys() & self.schedules.keys():
+            self.schedules[name].load_state_dict(state.schedules[name])
         return told
 
     def _begin_average(self, name: str) -> None:
@@ -115,7 +118,7 @@ class StateKeeper:
         self, name: str, param: Parameter, kept: KeptWeights, state: SessionState, *, convert: bool
     ) -> None:
         saved, own = state.kept.get(name, {}), kept.extras().get(param, {})
-        if saved.keys() == own.keys() or not convert:
+        if not convert or (saved and saved.keys() == own.keys()):
             kept.load_extras(param, saved)
         elif saved:
             kept.load_full_weight(param, full_weight(name, param, saved))
@@ -146,13 +149,3 @@ class StateKeeper:
         for name, param in self.model.named_parameters():
             if param in owners:
                 yield name, param, owners[param]
-
-
-def _load_each(what: str, otherwise: str, saved: Mapping[str, Any], here: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Give each its state, and tell what is on one side only."""
-    for name in sorted(saved.keys() & here.keys()):
-        here[name].load_state_dict(saved[name])
-    gone, new = sorted(saved.keys() - here.keys()), sorted(here.keys() - saved.keys())
-    told = [f"{what} '{name}' of the state has no counterpart here" for name in gone]
-    told += [f"{what} '{name}' is not in the state: it {otherwise}" for name in new]
-    return [("not restored", text) for text in told]
