@@ -1,4 +1,4 @@
-"""A step is right or refused in words: gradients that carry a scale, bad batches, optimizers of other models."""
+"""A step is right or refused in words: gradients with a scale, batches that are bad, optimizers of other models."""
 
 from __future__ import annotations
 
