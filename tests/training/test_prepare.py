@@ -37,6 +37,7 @@ def test_a_converted_model_keeps_its_recipe():
 @pytest.mark.filterwarnings("ignore:.*autograd.function.Function.* should not be instantiated:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:.*torch.jit.* is deprecated:DeprecationWarning")
 def test_a_converted_model_that_was_compiled_is_accepted():
+    torch._dynamo.reset()  # each code object is compiled a limited number of times in a process
     model = linear()
     convert(model, "bf16")
     compiled = torch.compile(model, backend="eager", fullgraph=True)
