@@ -134,6 +134,7 @@ def test_fp16_without_a_word_on_the_loss_scale_has_the_default_one(said: str):
         ),
         ("name = 'a'\n[rules]\nmatch = '*'", "recipe.rules is .*, expected tables: \\[\\[rules\\]\\]"),
         ("name = 'a'\n[loss_scale]\nkind = 'none'\ninital = 3", "unknown key in loss_scale: 'inital'.*'initial'"),
+        ("name = 'a'\n[loss_scale]\nkind = 'dynamic'\ngrowth_interval = 3", "'growth_interval'.*mean 'interval'"),
         ("name = 'a'\n[loss_scale]\ninitial = true", "loss_scale.initial is True \\(bool\\), expected float"),
         ("name = 'a'\n[loss_scale]\ninterval = 1.5", "loss_scale.interval is 1.5 \\(float\\), expected int"),
         ("name = 'a'\n[[rules]]\nmach = '*'", "unknown key in rules\\[0\\]: 'mach'.*did you mean 'match'"),
