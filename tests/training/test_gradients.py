@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.nn import Parameter
 
-from mixprec.training._gradients import divide, measure, multiply
+from mixprec.optim import scale_gradients
+from mixprec.training._gradients import divide, measure
 
 
 def measured_of(params, losses=()):
@@ -68,7 +69,7 @@ def test_sparse_gradients_are_coalesced_before_they_are_measured():
     p = Parameter(torch.zeros(4, 2))
     p.grad = torch.sparse_coo_tensor([[1, 1]], [[1.5, 2.0], [1.5, 2.0]], (4, 2), check_invariants=True)
     assert measured_of([p], []).total == pytest.approx(5.0)
-    multiply([p], 2.0)
+    scale_gradients([p], 2.0)
     divide([p], 4.0)
     assert p.grad.to_dense()[1].tolist() == [1.5, 2.0]
 

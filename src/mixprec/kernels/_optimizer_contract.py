@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
+from mixprec.specs import MomentKind
+
 from ._contract import Draw
 from ._stored_checks import check_moment, check_weight
 
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 WeightKind = Literal["plain", "master", "split", "stochastic", "kahan"]
-MomentKind = Literal["fp32", "bf16", "e4m3", "dynamic"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,9 @@ from torch import Tensor
 from mixprec.formats import unknown_name
 
 if TYPE_CHECKING:
-    from ._optimizer_contract import MomentKind, StoredMoment, StoredWeight, WeightKind
+    from mixprec.specs import MomentKind
+
+    from ._optimizer_contract import StoredMoment, StoredWeight, WeightKind
 
 FLOATS = frozenset((torch.float32, torch.bfloat16, torch.float16))
 # Dtypes of the model's weight and of what is kept beside it.

@@ -2,12 +2,13 @@
 
 from ._adamw import AdamW
 from ._average import WeightAverage
+from ._eps import lost_eps
 from ._keep import keep_weights
 from ._kept_weights import KeptWeights
 from ._narrow import NarrowedParameters, narrow_parameters
 from ._options import SharedOptions
 from ._sgd import SGD
-from ._wide_gradients import HALF_DTYPES
+from ._wide_gradients import HALF_DTYPES, scale_gradients
 
 __all__ = [
     "HALF_DTYPES",
@@ -18,5 +19,7 @@ __all__ = [
     "SharedOptions",
     "WeightAverage",
     "keep_weights",
+    "lost_eps",
     "narrow_parameters",
+    "scale_gradients",
 ]

@@ -80,6 +80,10 @@ class SubstitutedWeights(KeptWeights):
     def adopt_writes(self) -> list[Parameter]:
         return [param for param, kept in self._substitutes.items() if kept.adopt()]
 
+    def write_back(self) -> None:
+        for kept in self._substitutes.values():
+            kept.write_back()
+
     def full_weight(self, param: Parameter) -> Tensor:
         kept = self._substitutes.get(param)
         if kept is not None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import torch
 from torch.optim import Optimizer
 
 from ..specs import Moments, Weights
 from ._any_optimizer import SubstitutedWeights
+from ._eps import lost_eps
 from ._kept_weights import KeptWeights
 from ._kernel_optimizer import KernelOptimizer
 from ._own_weights import OwnWeights
@@ -74,9 +74,8 @@ def keep_weights(
 def _check_eps(optimizer: Optimizer) -> None:
     """Refuse an fp16 optimizer whose eps is 0 in fp16: a zero gradient would be divided by zero."""
     for group in optimizer.param_groups:
-        eps = group.get("eps")
-        is_lost = isinstance(eps, float) and eps > 0 and float(torch.tensor(eps, dtype=torch.float16)) == 0
-        if is_lost and any(p.dtype == torch.float16 for p in group["params"]):
+        eps = lost_eps(optimizer, group)
+        if eps is not None:
             raise ValueError(
                 f"weights='true' with fp16 parameters: {type(optimizer).__name__} has eps={eps}, which is 0 in fp16: a "
                 "zero gradient gives 0 / 0; use weights='master', mixprec.optim.AdamW, which computes in fp32, or "

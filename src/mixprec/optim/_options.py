@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from ctypes import c_float
-from typing import Any, TypedDict
+from typing import Any, TypedDict, get_args
 
 from torch import Tensor
 
 from ..formats import unknown_name
 from ..specs import Moments, Weights, parse_moments
 
-_WEIGHTS = ("master", "true", "split", "stochastic", "kahan")
+_WEIGHTS = get_args(Weights)
 # What torch's optimizers take beside: the values that change nothing here, and why others are refused.
 _NEUTRAL: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "amsgrad": ((False,), "a running maximum of the second moment is not kept: use torch.optim.AdamW"),

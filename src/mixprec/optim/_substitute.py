@@ -73,6 +73,10 @@ class Substitute(ABC):
         self._put(draw)
         self._seen = version_of(self.param)
 
+    def write_back(self) -> None:
+        """Make the parameter the master's value again, where there is a master between steps."""
+        return
+
     def load_full_weight(self, value: Tensor) -> None:
         """Keep an fp32 value."""
         self._load(value.detach().to(self.param.device, torch.float32))
@@ -114,6 +118,9 @@ class LastingMaster(Substitute):
 
     def full_weight(self) -> Tensor:
         return self.master.detach().clone()
+
+    def write_back(self) -> None:
+        self.put(Draw())
 
     def extras(self) -> dict[str, Tensor]:
         return {"master": self.master.detach()}

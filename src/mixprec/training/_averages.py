@@ -15,14 +15,14 @@ class Averages(dict[str, WeightAverage]):
 
     Args:
         model: whose parameters are averaged.
-        kept: the optimizers that have their full values.
+        kept: the optimizers.
+        values: the parameters' full values.
     """
 
-    def __init__(self, model: nn.Module, kept: Mapping[str, KeptWeights]) -> None:
+    def __init__(self, model: nn.Module, kept: Mapping[str, KeptWeights], values: FullValues) -> None:
         super().__init__()
-        self._model, self._kept = model, kept
+        self._model, self._kept, self._values = model, kept, values
         self._follows: dict[str, Collection[str]] = {}
-        self._values = FullValues(model, kept)
 
     def make(self, name: str, decay: float, optimizers: Collection[str]) -> WeightAverage:
         """Begin an average: of all parameters, or, where not all optimizers are given, of theirs.

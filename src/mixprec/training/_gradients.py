@@ -43,15 +43,6 @@ class Measured:
 
 
 @torch.no_grad()
-def multiply(params: Iterable[Tensor], factor: float) -> None:
-    """Multiply the gradients of ``params`` in place."""
-    if factor != 1.0:
-        values = [_own_values(p) for p in params if p.grad is not None]
-        if values:
-            torch._foreach_mul_(values, factor)
-
-
-@torch.no_grad()
 def divide(params: Iterable[Tensor], scale: float) -> None:
     """Divide the gradients of ``params`` in place; exact for a power of two, but for results below the smallest."""
     if scale != 1.0:

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
 
-from ..optim import KeptWeights
-from ._gradients import divide, multiply
+from ..optim import KeptWeights, scale_gradients
+from ._gradients import divide
 
 
 class ScaledGradients:
@@ -42,7 +42,7 @@ class ScaledGradients:
             keeps: whether gradients may be left multiplied by ``scale``, where there were none before.
         """
         before = list(self._with_gradients())
-        multiply(before, scale)  # the sum is taken at one scale
+        scale_gradients(before, scale)  # the sum is taken at one scale
         self.scale = scale
         found = [(id(p), id(p.grad), _version(p)) for p in before]
         try:

@@ -69,8 +69,7 @@ class Session(Resumable):
         super().__init__(model, kept, settings.folder)
         self.recipe, self.clip_norm = recipe, settings.clip_norm
         self.schedules = settings.schedules
-        self._conversion, self._scales = conversion, scales
-        self._narrowed = settings.narrowed
+        self._conversion, self._scales, self._narrowed = conversion, scales, settings.narrowed
         self._statistics = StatisticsKeeper(model)
         self._in_flight = InFlight(conversion, self._statistics)
         self._gradients = ScaledGradients(model, kept)
@@ -84,7 +83,8 @@ class Session(Resumable):
             plan=plan_text(recipe, kept, self.clip_norm),
         )
         self._phases = PhaseKeeper(recipe, conversion, settings.total_steps)
-        self._averages, self._values = Averages(model, kept), FullValues(model, kept)
+        self._values = FullValues(model, kept)
+        self._averages = Averages(model, kept, self._values)
         watch = UpdateWatch(self._values.halves()) if recipe.weights == "true" else None
         self._applier = Applier(
             averages=self._averages,

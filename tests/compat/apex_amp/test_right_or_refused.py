@@ -48,8 +48,12 @@ def test_an_eps_that_is_zero_in_fp16_is_refused(kind: type[torch.optim.Adam], op
 
 
 def test_an_optimizer_that_computes_in_fp32_needs_no_such_eps() -> None:
-    model = Weights(1.0)
-    amp.initialize(model, mixprec.optim.AdamW(model.parameters(), lr=0.1), opt_level="O3")
+    model = Weights(1.0, 1.0)
+    optimizer = mixprec.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.0)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O3")
+    model.p.grad = torch.tensor([0.0, 1e-4], dtype=model.p.dtype)
+    optimizer.step()
+    assert model.p.tolist() == [1.0, pytest.approx(0.999, abs=5e-4)]
 
 
 @pytest.mark.parametrize("opt_level", LEVELS)

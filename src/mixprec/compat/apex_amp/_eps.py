@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch.optim import Optimizer
 
-from ...optim import SGD, AdamW
+from ...optim import lost_eps
 
 
 def check_eps(optimizer: Optimizer, group: Mapping[str, Any]) -> None:
@@ -17,11 +16,8 @@ def check_eps(optimizer: Optimizer, group: Mapping[str, Any]) -> None:
     Raises:
         ValueError: it is; a gradient of zero would be 0 / 0. The optimizers of ``mixprec.optim`` compute in fp32.
     """
-    eps = group.get("eps", optimizer.defaults.get("eps"))
-    if isinstance(optimizer, SGD | AdamW) or not isinstance(eps, float) or not eps > 0:
-        return
-    is_lost = float(torch.tensor(eps, dtype=torch.float16)) == 0
-    if is_lost and any(p.dtype == torch.float16 for p in group["params"]):
+    eps = lost_eps(optimizer, group)
+    if eps is not None:
         raise ValueError(
             f"{type(optimizer).__name__} has eps={eps}, which is 0 in fp16, and is to update fp16 parameters without "
             "masters: a zero gradient gives 0 / 0; give the optimizer eps=1e-4, or use opt_level='O2' with its masters"

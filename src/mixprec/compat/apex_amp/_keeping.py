@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
-from ...optim import HALF_DTYPES, KeptWeights
+from ...optim import HALF_DTYPES, SGD, AdamW, KeptWeights
 from ._eps import check_eps
 
 
@@ -62,6 +61,7 @@ class Masters(AsTheyAre):
     def __init__(self, kept: KeptWeights) -> None:
         super().__init__(kept.optimizer)
         self._kept = kept
+        self._is_written = isinstance(kept.optimizer, SGD | AdamW)  # those of mixprec.optim write the model themselves
 
     def parameters(self) -> list[Parameter]:
         return self._kept.parameters()
@@ -79,12 +79,9 @@ class Masters(AsTheyAre):
     def attach(self) -> None:
         self._kept.gradients()
 
-    @torch.no_grad()
     def write(self) -> None:
-        held = {id(p) for group in self.optimizer.param_groups for p in group["params"]}
-        for param, extras in self._kept.extras().items():
-            if id(param) not in held:  # an optimizer of mixprec.optim writes them itself
-                self._kept.load_full_weight(param, extras["master"])
+        if not self._is_written:
+            self._kept.write_back()
 
     def full_weight(self, param: Parameter) -> Tensor | None:
         return self._kept.full_weight(param)

@@ -9,8 +9,10 @@ from typing import TypedDict
 import torch
 from torch import Tensor
 
+from mixprec.specs import MomentKind
+
 from .._contract import Draw
-from .._optimizer_contract import AdamWRule, Kept, MomentKind, Rule, Slot, StoredMoment, StoredWeight, WeightKind
+from .._optimizer_contract import AdamWRule, Kept, Rule, Slot, StoredMoment, StoredWeight, WeightKind
 from . import _native
 
 DTYPES = {
