@@ -33,7 +33,7 @@ def write_records(path: str | Path, records: Iterable[Record]) -> None:
         >>> file = Path(tempfile.mkdtemp()) / "records.jsonl"
         >>> write_records(file, [RECORD_TYPES["end"](recipe="bf16", seed=0, status="done")])
         >>> file.read_text()
-        '{"schema": 2, "type": "end", "recipe": "bf16", "seed": 0, "status": "done", "reason": ""}\n'
+        '{"schema": 3, "type": "end", "recipe": "bf16", "seed": 0, "status": "done", "reason": ""}\n'
         >>> read_records(file)
         [RunEndRecord(recipe='bf16', seed=0, status='done', reason='')]
     """

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Literal, TypedDict
 
 #: Version of the lines that this package writes. A field added, removed or changed in meaning raises it.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 #: Name of the event from which on a run was continued: it replaces what was recorded from its step on.
 RESUMED = "resumed"
 
 Forward = Literal["recipe", "fp32"]
 Status = Literal["done", "interrupted", "failed", "diverged"]
+Severity = Literal["fault", "warning", "note"]
 
 
 class CoverageRow(TypedDict):
@@ -161,6 +162,114 @@ class MemoryRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StatisticsRecord:
+    """What a format does to one tensor of one step.
+
+    Attributes:
+        recipe: the recipe's name.
+        seed: the seed.
+        step: applied steps before it.
+        site: module path, or a parameter's name.
+        role: ``"input"``, ``"weight"`` or ``"grad_output"`` of a GEMM, ``"output"`` of a module, or ``"gradient"`` of a
+            parameter (unscaled).
+        cast: the cast's one-line form, or a dtype's short name.
+        in_use: whether the tensor was rounded so; False for a what-if.
+        elements: how many.
+        zeros: share of them that are zero before the cast.
+        nonfinite: how many are inf or NaN.
+        amax: largest finite magnitude.
+        flushed: share of the non-zero elements that become zero.
+        subnormal: share of the non-zero elements that become a subnormal number of the format.
+        saturated: share of the elements beyond the format's range under their scale.
+        sqnr_db: mean square over mean squared error [dB]; inf if nothing changed.
+        relative_error: sum of the errors' magnitudes over the sum of the magnitudes.
+        bias: sum of the errors (in direction of the element: positive, where magnitudes grow) over the sum of the
+            magnitudes.
+        exponents: how many elements have floor(log2 |x|) = the key; zeros left out.
+    """
+
+    recipe: str
+    seed: int
+    step: int
+    site: str
+    role: str
+    cast: str
+    in_use: bool
+    elements: int
+    zeros: float
+    nonfinite: int
+    amax: float
+    flushed: float
+    subnormal: float
+    saturated: float
+    sqnr_db: float
+    relative_error: float
+    bias: float
+    exponents: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdateRecord:
+    """What one applied step did to one parameter.
+
+    Attributes:
+        recipe: the recipe's name.
+        seed: the seed.
+        step: applied steps before it.
+        site: the parameter's name.
+        dtype: of the weight that the model multiplies by.
+        weight_norm: 2-norm of the weight before the step.
+        gradient_norm: 2-norm of its gradient, unscaled, before clipping.
+        update_norm: 2-norm of what the optimizer asked for (of the full weight's change).
+        ratio: ``update_norm / weight_norm``; 0 for a weight of zeros.
+        lost: share of the elements whose full weight was to change and whose kept weight did not; 0 with a master,
+            whose 16-bit copy may stand still while the master moves.
+    """
+
+    recipe: str
+    seed: int
+    step: int
+    site: str
+    dtype: str
+    weight_norm: float
+    gradient_norm: float
+    update_norm: float
+    ratio: float
+    lost: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindingRecord:
+    """Something that is wrong with a run, or will be; by an alarm, the locator, a check or the doctor.
+
+    Attributes:
+        recipe: the recipe's name.
+        seed: the seed.
+        step: applied steps before it.
+        name: its kind, e.g. ``"loss spike"``; the documented list is in ``docs/monitor.md``.
+        severity: ``"fault"``: numbers are wrong; ``"warning"``: they will be, or quality suffers; ``"note"``: ordinary.
+        site: module path and role, or a parameter's name; empty where it has none.
+        message: one sentence.
+        evidence: what was measured, by name.
+        threshold: what it was compared with, in words.
+        remedy: what to do, in words.
+        rule: what to add to the recipe, as TOML; empty where the remedy is none of the recipe's.
+    """
+
+    recipe: str
+    seed: int
+    step: int
+    name: str
+    severity: Severity
+    site: str
+    message: str
+    evidence: Mapping[str, float | str]
+    threshold: str = ""
+    remedy: str = ""
+    rule: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunEndRecord:
     """How one recipe's run under one seed ended, and why where it did not end well."""
 
@@ -170,7 +279,18 @@ class RunEndRecord:
     reason: str = ""
 
 
-Record = ComparisonRecord | StepRecord | EvaluationRecord | EventRecord | CoverageRecord | MemoryRecord | RunEndRecord
+Record = (
+    ComparisonRecord
+    | StepRecord
+    | EvaluationRecord
+    | EventRecord
+    | CoverageRecord
+    | MemoryRecord
+    | StatisticsRecord
+    | UpdateRecord
+    | FindingRecord
+    | RunEndRecord
+)
 
 #: The word of each kind's ``"type"`` in a line.
 RECORD_TYPES: Mapping[str, type[Record]] = {
@@ -180,5 +300,8 @@ RECORD_TYPES: Mapping[str, type[Record]] = {
     "event": EventRecord,
     "coverage": CoverageRecord,
     "memory": MemoryRecord,
+    "statistics": StatisticsRecord,
+    "update": UpdateRecord,
+    "finding": FindingRecord,
     "end": RunEndRecord,
 }
