@@ -1,12 +1,17 @@
 """What watches a run: sampling, the first bad tensor, exporters, and what is held in memory."""
 
+from ._finding import Finding
 from ._saved_tensors import SavedStorage, SavedTensors, can_look_into_graphs, saved_tensors
+from ._step_watch import StepFacts, StepWatch
 from ._storages import StorageKey, storage_bytes, storages_in, tensors_in
 from ._updates import UpdateFinding, UpdateWatch
 
 __all__ = [
+    "Finding",
     "SavedStorage",
     "SavedTensors",
+    "StepFacts",
+    "StepWatch",
     "StorageKey",
     "UpdateFinding",
     "UpdateWatch",

@@ -1,0 +1,81 @@
+"""What a training loop tells those who watch it, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from torch import Tensor
+from torch.nn import Parameter
+
+from ._finding import Finding
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepFacts:
+    """One step, as it is known when its gradients have been looked at.
+
+    Attributes:
+        step: applied steps before it.
+        losses: name and value of each loss in its gradients; none where no loss came through the session.
+        grad_norm: 2-norm of all gradients, unscaled, before clipping.
+        norms: that of each parameter's gradient, by the parameter's name; inf or NaN where an element is.
+        is_finite: whether all gradients are, on all ranks.
+        scale: what ``gradients`` are multiplied by.
+        loss_scales: what each loss was multiplied by, by its name.
+        gradients: by the parameter's name, still multiplied by ``scale``; not to be changed.
+        parameters: the model's own, by name, before the update.
+    """
+
+    step: int
+    losses: tuple[tuple[str, float], ...]
+    grad_norm: float
+    norms: Mapping[str, float]
+    is_finite: bool
+    scale: float
+    loss_scales: Mapping[str, float]
+    gradients: Mapping[str, Tensor]
+    parameters: Mapping[str, Parameter]
+
+
+@runtime_checkable
+class StepWatch(Protocol):
+    """Who is told of each step.
+
+    For each step: any number of ``begin_backward`` and ``end_backward`` (one pair a micro-batch), then either
+    ``before_update`` and ``after_update``, or ``skipped``; a dropped window ends with ``dropped``. None of them may
+    change gradients, weights or random states.
+    """
+
+    def begin_backward(self, loss: Tensor, name: str, scale: float) -> None:
+        """A loss (its name, its scale) is about to be backpropagated."""
+        ...
+
+    def end_backward(self) -> None:
+        """It was."""
+        ...
+
+    def before_update(self, facts: StepFacts) -> None:
+        """The gradients are finite; the weights are about to change."""
+        ...
+
+    def after_update(self, facts: StepFacts) -> tuple[Finding, ...]:
+        """The weights have changed; the gradients are still there."""
+        ...
+
+    def skipped(self, facts: StepFacts) -> tuple[Finding, ...]:
+        """The gradients are not finite. Buffers, random offsets and gradients are still as the passes left them."""
+        ...
+
+    def dropped(self) -> None:
+        """What was backpropagated is thrown away; no step comes of it."""
+        ...
+
+    def failed(self, error: BaseException) -> None:
+        """The loop is left by an exception."""
+        ...
+
+    def close(self) -> None:
+        """The session ends; hooks go, files are closed."""
+        ...
