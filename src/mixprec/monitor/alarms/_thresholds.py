@@ -28,8 +28,7 @@ class Thresholds:
         rising_least: ... and from which share on.
         sqnr_db: a signal-to-noise ratio below this is noise [dB].
         lost: share of a parameter's updates that rounding lost.
-        rearm: steps (samples of a tensor: a tenth of them, at least one) that a condition must be gone before it is told
-            again.
+        rearm: steps (of samples of a tensor a tenth, at least one) that a condition must be gone to be told again.
 
     Raises:
         ValueError: a number that is not positive, or a share that is not below 1.
