@@ -37,6 +37,49 @@ def step(**changes: object) -> StepRecord:
 
 
 END = RunEndRecord(recipe="bf16", seed=0, status="done")
+STATISTICS = RECORD_TYPES["statistics"](
+    recipe="mxfp8",
+    seed=0,
+    step=3,
+    site="fc",
+    role="input",
+    cast="mxfp8",
+    in_use=True,
+    elements=64,
+    zeros=0.25,
+    nonfinite=1,
+    amax=3.5,
+    flushed=0.1,
+    subnormal=0.2,
+    saturated=0.0,
+    sqnr_db=math.inf,
+    relative_error=0.01,
+    bias=-1e-4,
+    exponents={"-3": 40, "1": 8},
+)
+UPDATE = RECORD_TYPES["update"](
+    recipe="bf16-true",
+    seed=0,
+    step=3,
+    site="fc.weight",
+    dtype="bf16",
+    weight_norm=2.0,
+    gradient_norm=math.inf,
+    update_norm=0.01,
+    ratio=0.005,
+    lost=0.75,
+)
+FINDING = RECORD_TYPES["finding"](
+    recipe="bf16",
+    seed=0,
+    step=3,
+    name="loss spike",
+    severity="warning",
+    site="",
+    message="m",
+    evidence={"loss": math.nan, "kind": "x"},
+    rule='[[rules]]\nmatch = "fc"\n',
+)
 
 
 @pytest.fixture
@@ -45,7 +88,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_every_kind_of_record_reads_back_equal(file: Path):
-    records = list(comparison(seeds=1, steps=8))
+    records = [*comparison(seeds=1, steps=8), STATISTICS, UPDATE, FINDING]
     assert {type(record) for record in records} == set(RECORD_TYPES.values())
     records.append(RECORD_TYPES["event"](recipe="fp16", seed=0, step=1, name="skipped", site="", message="a\nb → c"))
     write_records(file, records)
