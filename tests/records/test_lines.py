@@ -11,10 +11,13 @@ from mixprec.records import (
     RECORD_TYPES,
     SCHEMA_VERSION,
     EvaluationRecord,
+    FindingRecord,
     MemoryRecord,
     Record,
     RunEndRecord,
+    StatisticsRecord,
     StepRecord,
+    UpdateRecord,
     read_records,
     write_records,
 )
@@ -36,50 +39,52 @@ def step(**changes: object) -> StepRecord:
     return replace(record, **changes)
 
 
-END = RunEndRecord(recipe="bf16", seed=0, status="done")
-STATISTICS = RECORD_TYPES["statistics"](
-    recipe="mxfp8",
+STATISTICS = StatisticsRecord(
+    recipe="fp8",
     seed=0,
     step=3,
-    site="fc",
-    role="input",
-    cast="mxfp8",
+    site="blocks.0.fc",
+    role="grad_output",
+    cast="e5m2[tensor]",
     in_use=True,
-    elements=64,
+    elements=4096,
     zeros=0.25,
     nonfinite=1,
     amax=3.5,
-    flushed=0.1,
-    subnormal=0.2,
+    flushed=0.125,
+    subnormal=0.5,
     saturated=0.0,
     sqnr_db=math.inf,
-    relative_error=0.01,
-    bias=-1e-4,
-    exponents={"-3": 40, "1": 8},
+    relative_error=0.05,
+    bias=-0.001,
+    exponents={"-3": 17, "1": 2},
 )
-UPDATE = RECORD_TYPES["update"](
-    recipe="bf16-true",
+UPDATE = UpdateRecord(
+    recipe="fp8",
     seed=0,
     step=3,
-    site="fc.weight",
+    site="blocks.0.fc.weight",
     dtype="bf16",
     weight_norm=2.0,
-    gradient_norm=math.inf,
-    update_norm=0.01,
-    ratio=0.005,
+    gradient_norm=0.5,
+    update_norm=0.002,
+    ratio=0.001,
     lost=0.75,
 )
-FINDING = RECORD_TYPES["finding"](
-    recipe="bf16",
+FINDING = FindingRecord(
+    recipe="fp8",
     seed=0,
     step=3,
-    name="loss spike",
+    name="saturated",
     severity="warning",
-    site="",
-    message="m",
-    evidence={"loss": math.nan, "kind": "x"},
-    rule='[[rules]]\nmatch = "fc"\n',
+    site="blocks.0.fc (grad_output)",
+    message="7 % of its elements are beyond the range",
+    evidence={"saturated": 0.07, "cast": "e5m2[tensor]"},
+    threshold="above 5 %",
+    remedy="a wider format",
+    rule='[[rules]]\nmatch = "blocks.0.fc"\nprecision = "compute"\n',
 )
+END = RunEndRecord(recipe="bf16", seed=0, status="done")
 
 
 @pytest.fixture
@@ -88,7 +93,8 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_every_kind_of_record_reads_back_equal(file: Path):
-    records = [*comparison(seeds=1, steps=8), STATISTICS, UPDATE, FINDING]
+    records = list(comparison(seeds=1, steps=8))
+    records += [STATISTICS, UPDATE, FINDING]
     assert {type(record) for record in records} == set(RECORD_TYPES.values())
     records.append(RECORD_TYPES["event"](recipe="fp16", seed=0, step=1, name="skipped", site="", message="a\nb → c"))
     write_records(file, records)

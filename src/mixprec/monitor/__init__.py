@@ -6,14 +6,17 @@ from ._saved_tensors import SavedStorage, SavedTensors, can_look_into_graphs, sa
 from ._step_watch import StepFacts, StepWatch
 from ._storages import StorageKey, storage_bytes, storages_in, tensors_in
 from ._updates import UpdateFinding, UpdateWatch
+from .alarms import Alarms, Thresholds
 
 __all__ = [
+    "Alarms",
     "Finding",
     "SavedStorage",
     "SavedTensors",
     "StepFacts",
     "StepWatch",
     "StorageKey",
+    "Thresholds",
     "UpdateFinding",
     "UpdateWatch",
     "can_look_into_graphs",
