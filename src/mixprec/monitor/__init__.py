@@ -7,10 +7,12 @@ from ._step_watch import StepFacts, StepWatch
 from ._storages import StorageKey, storage_bytes, storages_in, tensors_in
 from ._updates import UpdateFinding, UpdateWatch
 from .alarms import Alarms, Thresholds
+from .recorder import FlightRecorder
 
 __all__ = [
     "Alarms",
     "Finding",
+    "FlightRecorder",
     "SavedStorage",
     "SavedTensors",
     "StepFacts",
