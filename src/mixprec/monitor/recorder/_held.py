@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, cast
 
+import torch
 from torch import Tensor
 from torch.nn import Parameter
 
@@ -61,8 +62,10 @@ class HeldBatches:
 def _held(value: Any, seen: list[Tensor]) -> Any:
     """The same value without its graph; raises ``TypeError`` with the name of a kind that cannot be stored."""
     if type(value) in (Tensor, Parameter):
-        seen.append(value)
-        return value.detach()
+        if value.layout is not torch.strided or value.is_quantized or value.is_nested or value.is_meta:
+            raise TypeError("a tensor without dense values")
+        seen.append(value.detach())  # without its graph; counts writes as the value does
+        return seen[-1]
     if isinstance(value, Mapping):
         return {str(key): _held(item, seen) for key, item in cast("Mapping[Any, Any]", value).items()}
     if type(value) in (list, tuple):
