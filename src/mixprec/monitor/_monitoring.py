@@ -62,7 +62,7 @@ class Monitoring:
         for text in self.what_if:
             parse_cast(text)
         for watch in self.watches:
-            if not isinstance(watch, StepWatch):
+            if not isinstance(watch, StepWatch):  # pyright: ignore[reportUnnecessaryIsInstance]  # what callers may give
                 raise TypeError(f"Monitoring: watches has a {type(watch).__name__}, expected a monitor.StepWatch")
 
 

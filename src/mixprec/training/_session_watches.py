@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from torch import nn
 
-from ..monitor import Alarms, AlarmWatch, Listeners, Monitoring, StepWatch
+from ..monitor import Alarms, AlarmWatch, FlightRecorder, Listeners, Monitoring, StepWatch
 from ..nn import Conversion
 from ..optim import KeptWeights
+from ..records import Record, StatisticsRecord
 from ..specs import Recipe
 from ._run_folder import RunFolder
 from ._watching import Unwatched, Watched
@@ -60,12 +61,30 @@ def _alarms(watchable: Watchable, monitoring: Monitoring) -> Sequence[StepWatch]
     return (watch,)
 
 
+def _recorder(watchable: Watchable, monitoring: Monitoring) -> Sequence[StepWatch]:
+    if watchable.folder is None or not monitoring.recorder_steps:
+        return ()
+    recorder = FlightRecorder(
+        watchable.model,
+        watchable.folder.path,
+        recipe=watchable.recipe.name,
+        seed=watchable.seed,
+        steps=monitoring.recorder_steps,
+    )
+    watchable.listeners.add(lambda records: recorder.note_statistics(_statistics(records)))
+    return (recorder,)
+
+
+def _statistics(records: Sequence[Record]) -> list[StatisticsRecord]:
+    return [record for record in records if isinstance(record, StatisticsRecord)]
+
+
 def _own(watchable: Watchable, monitoring: Monitoring) -> Sequence[StepWatch]:
     return monitoring.watches
 
 
 #: In the order in which they are told of a step.
-MAKERS: tuple[Maker, ...] = (_alarms, _own)
+MAKERS: tuple[Maker, ...] = (_alarms, _recorder, _own)
 
 
 def watching_of(watchable: Watchable, monitoring: Monitoring | None) -> Unwatched:
