@@ -46,13 +46,11 @@ class LossAlarm:
             return []
         middle = self._past.middle()
         self._highest = max(self._highest, abs(middle))
-        found, is_apart = list[Finding](), False
-        for name, value, limit in self._judged(loss, middle):
-            is_apart |= value > limit
-            if self._latches.tells(name, value > limit):
-                found.append(self._risen(step, name, value, middle, limit))
-        self._admit(oldest, loss, is_apart=is_apart)
-        return found
+        high = [told for told in self._judged(loss, middle) if told[1] > told[2]]
+        # A spike and the rise that it is the beginning of are one event.
+        is_new = self._latches.tells("loss", bool(high))
+        self._admit(oldest, loss, is_apart=bool(high))
+        return [self._risen(step, *high[0], middle)] if is_new else []
 
     def _judged(self, loss: float, middle: float) -> list[tuple[str, float, float]]:
         """Name, value and highest ordinary value of what is judged."""
@@ -72,7 +70,7 @@ class LossAlarm:
         elif self._apart > self._at.window:
             self._past.add(loss)
 
-    def _risen(self, step: int, name: str, value: float, middle: float, limit: float) -> Finding:
+    def _risen(self, step: int, name: str, value: float, limit: float, middle: float) -> Finding:
         what = "the loss is" if name == "loss spike" else f"the mean loss of {self._at.smoothing} steps is"
         return Finding(
             step=step,

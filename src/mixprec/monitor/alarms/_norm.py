@@ -51,7 +51,7 @@ class NormAlarm:
             severity="warning",
             message=f"the gradient norm is {norm:.3g}, {norm / middle:.3g} times its median {middle:.3g}",
             evidence={"gradient norm": norm, "median": middle, "limit": limit},
-            threshold=f"above {limit:.3g}: at least {self._at.norm_spike:g} times the median of {self._at.window} steps",
+            threshold=f"above {limit:.3g}, from the last {self._at.window} steps",
             remedy="look at this step's batch; clip_norm= bounds what one batch can do",
         )
 
