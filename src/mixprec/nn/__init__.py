@@ -8,6 +8,7 @@ from ._convolution_arguments import ConvolutionGeometry, ConvolutionSize
 from ._device import native_here
 from ._function_region import FunctionMode, is_ruled
 from ._layer_types import register_layer
+from ._operand_watch import OperandWatch, SeenOperand
 from ._resolve import is_without_session, resolve
 from ._standalone import StandaloneProducts
 
@@ -19,6 +20,8 @@ __all__ = [
     "ConvolutionGeometry",
     "ConvolutionSize",
     "FunctionMode",
+    "OperandWatch",
+    "SeenOperand",
     "StandaloneProducts",
     "conversion_of",
     "convert",
