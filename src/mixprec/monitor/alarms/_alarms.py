@@ -26,10 +26,10 @@ class Alarms:
 
     Example:
         >>> alarms = Alarms()
-        >>> calm = [alarms.step(step=i, loss=2.0 + 0.01 * (i % 3), grad_norm=1.0) for i in range(30)]
-        >>> [finding.name for finding in alarms.step(step=30, loss=9.0, grad_norm=50.0)]
-        ['loss jump', 'gradient spike']
-        >>> alarms.step(step=31, loss=9.1, grad_norm=50.0)
+        >>> calm = [alarms.step(step=i, loss=2.0 + 0.01 * (i % 3), grad_norm=1.0) for i in range(50)]
+        >>> [finding.name for finding in alarms.step(step=50, loss=9.0, grad_norm=50.0)]
+        ['loss spike', 'gradient spike']
+        >>> alarms.step(step=51, loss=9.1, grad_norm=50.0)
         ()
     """
 

@@ -1,9 +1,10 @@
-"""Alarms on the loss: it is not finite, it jumps, or it stays up."""
+"""Alarms on the loss: it is not finite, it spikes, or it rises."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from statistics import fmean
 from typing import Any
 
 from .._finding import Finding
@@ -11,76 +12,75 @@ from ._curve import Past
 from ._latch import Latches
 from ._thresholds import Thresholds
 
+#: Where a loss has come close to zero its noise is no longer a share of it: shares are taken of at least this part of
+#: the highest median that there was.
+_LEAST = 0.25
+
 
 class LossAlarm:
-    """A jump in one step, and a rise that a running median confirms.
+    """A spike in one step, and a rise that several steps confirm.
 
-    A rise is ``median of the last 5 - median of the 20 before > max(6 * 1.4826 * MAD, 5 % of the median)``; a jump is
-    one step beyond twice as many deviations and a quarter of the median. While either lasts, the values do not enter
-    the past that they are compared with, for at most as many steps as that past is long: a new level is then believed.
+    Both are judged by the median m of the last 40 ordinary steps and their deviation s = 1.4826 MAD. A spike is a loss
+    above m by 12 s and by a quarter of m; a rise is a mean of the last 8 (the highest and the lowest left out) above m
+    by 5 s / sqrt(8), which is 5 standard deviations of such a mean, and by 4 % of m. What is too high does not enter
+    the past that it is compared with, for at most as many steps as that is long: then the new level is believed.
     """
 
     def __init__(self, thresholds: Thresholds) -> None:
-        self._at = thresholds
-        self._past, self._recent = Past(thresholds.window), Past(thresholds.smoothing)
-        self._latches, self._apart = Latches(thresholds.rearm), 0
+        at = thresholds
+        self._at, self._latches = at, Latches(at.rearm)
+        self._past, self._recent = Past(at.window), Past(at.smoothing)
+        self._highest, self._apart = 0.0, 0
 
     def step(self, step: int, loss: float) -> list[Finding]:
         """The loss of a step, applied or not."""
-        if not math.isfinite(loss):
-            return [self._not_finite(step, loss)] if self._latches.tells("loss not finite", True) else []
-        self._latches.tells("loss not finite", False)
+        is_finite = math.isfinite(loss)
+        if self._latches.tells("loss not finite", not is_finite):
+            return [_not_finite(step, loss)]
+        if not is_finite:
+            return []
+        oldest = self._recent.values[0] if self._recent.is_full else loss
         self._recent.add(loss)
-        if self._past.is_full:
-            return self._compared(step, loss)
-        self._past.add(loss)
-        return []
+        if not self._past.is_full:
+            self._past.add(loss)
+            return []
+        middle = self._past.middle()
+        self._highest = max(self._highest, abs(middle))
+        high = [told for told in self._judged(loss, middle) if told[1] > told[2]]
+        # A spike and the rise that it is the beginning of are one event.
+        is_new = self._latches.tells("loss", bool(high))
+        self._admit(oldest, loss, is_apart=bool(high))
+        return [self._risen(step, *high[0], middle)] if is_new else []
 
-    def _compared(self, step: int, loss: float) -> list[Finding]:
-        middle, deviation, at = self._past.middle(), self._past.deviation(), self._at
-        lasting = self._recent.middle() - middle
-        limits = {
-            "loss jump": (loss - middle, max(at.loss_jump_mad * deviation, at.loss_jump_share * abs(middle))),
-            "loss spike": (lasting, max(at.loss_mad * deviation, at.loss_share * abs(middle))),
-        }
-        is_on = {name: rise > limit for name, (rise, limit) in limits.items()}
-        found = [
-            self._risen(step, name, loss, middle, limits[name][1])
-            for name, on in is_on.items()
-            if self._latches.tells(name, on)
-        ]
-        self._admit(loss, is_apart=any(is_on.values()))
-        return found
+    def _judged(self, loss: float, middle: float) -> list[tuple[str, float, float]]:
+        """Name, value and highest ordinary value of what is judged."""
+        at, deviation = self._at, self._past.deviation()
+        share = max(abs(middle), _LEAST * self._highest)
+        spike = middle + max(at.loss_spike_mad * deviation, at.loss_spike_share * share)
+        rise = middle + max(at.loss_mad * deviation / math.sqrt(at.smoothing), at.loss_share * share)
+        recent = sorted(self._recent.values)
+        smooth = fmean(recent[1:-1] if len(recent) > 2 else recent)
+        judged = [("loss spike", loss, spike)]
+        return [*judged, ("loss rise", smooth, rise)] if self._recent.is_full else judged
 
-    def _admit(self, loss: float, *, is_apart: bool) -> None:
+    def _admit(self, oldest: float, loss: float, *, is_apart: bool) -> None:
         self._apart = self._apart + 1 if is_apart else 0
-        if not is_apart or self._apart > self._at.window:
+        if not is_apart:
+            self._past.add(oldest)  # those since wait, lest the beginning of a rise hide the rest of it
+        elif self._apart > self._at.window:
             self._past.add(loss)
 
-    def _risen(self, step: int, name: str, loss: float, middle: float, limit: float) -> Finding:
-        recent = self._recent.middle()
-        what = f"the loss is {loss:.4g}" if name == "loss jump" else f"the loss stays at {recent:.4g}"
+    def _risen(self, step: int, name: str, value: float, limit: float, middle: float) -> Finding:
+        what = "the loss is" if name == "loss spike" else f"the mean loss of {self._at.smoothing} steps is"
         return Finding(
             step=step,
             name=name,
             severity="warning",
-            message=f"{what}, {(loss if name == 'loss jump' else recent) - middle:.3g} above its median {middle:.4g}",
-            evidence={"loss": loss, "running median": recent, "median": middle, "limit": middle + limit},
-            threshold=f"above {middle + limit:.4g}, from the last {self._at.window} ordinary steps",
+            message=f"{what} {value:.4g}, {value - middle:.3g} above its median {middle:.4g}",
+            evidence={"loss": value, "median": middle, "limit": limit},
+            threshold=f"above {limit:.4g}, from the last {self._at.window} ordinary steps",
             remedy="look at this step's batch and learning rate; if it does not come back, go back to a checkpoint "
             "before it and leave these batches out",
-        )
-
-    def _not_finite(self, step: int, loss: float) -> Finding:
-        kind = "NaN" if math.isnan(loss) else "inf" if loss > 0 else "-inf"
-        return Finding(
-            step=step,
-            name="loss not finite",
-            severity="fault",
-            message=f"the loss is {kind}",
-            evidence={"loss": loss},
-            threshold="finite",
-            remedy="session.locate() names the first operation that made it",
         )
 
     def state(self) -> dict[str, Any]:
@@ -88,6 +88,7 @@ class LossAlarm:
         return {
             "past": list(self._past.values),
             "recent": list(self._recent.values),
+            "highest": self._highest,
             "apart": self._apart,
             "told": self._latches.state(),
         }
@@ -96,5 +97,18 @@ class LossAlarm:
         """Continue from a ``state()``."""
         self._past.values.extend(state["past"])
         self._recent.values.extend(state["recent"])
-        self._apart = int(state["apart"])
+        self._highest, self._apart = float(state["highest"]), int(state["apart"])
         self._latches.load(state["told"])
+
+
+def _not_finite(step: int, loss: float) -> Finding:
+    kind = "NaN" if math.isnan(loss) else "inf" if loss > 0 else "-inf"
+    return Finding(
+        step=step,
+        name="loss not finite",
+        severity="fault",
+        message=f"the loss is {kind}",
+        evidence={"loss": loss},
+        threshold="finite",
+        remedy="session.locate() names the first operation that made it",
+    )

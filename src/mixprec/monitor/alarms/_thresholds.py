@@ -10,14 +10,16 @@ class Thresholds:
     """From where on an alarm goes off. ``docs/monitor/alarms.md`` says where each number comes from.
 
     Attributes:
-        window: recent applied steps that a median is taken over.
-        smoothing: steps of the running median that a lasting rise of the loss is judged by.
-        loss_mad: a lasting rise is one beyond this many standard deviations, taken as 1.4826 MAD ...
+        window: ordinary steps before that a median is taken over.
+        smoothing: last steps whose mean tells a rise of the loss.
+        loss_mad: a rise is one beyond this many standard deviations of such a mean, from 1.4826 MAD ...
         loss_share: ... and beyond this share of the median.
-        loss_jump_mad: as ``loss_mad``, for a single step.
-        loss_jump_share: as ``loss_share``, for a single step.
-        norm_jump: a gradient norm this many times the median of the window is a spike.
-        norm_drift: a median this many times the lowest earlier one is a drift.
+        loss_spike_mad: a spike is a single loss beyond this many standard deviations ...
+        loss_spike_share: ... and beyond this share of the median.
+        norm_mad: a spike of the gradient norm is one beyond this many standard deviations of its logarithm ...
+        norm_spike: ... and from this many times its median on.
+        norm_drift: a median of ``drift_window`` steps this many times the lowest earlier one is a drift.
+        drift_window: steps that a drifting median is taken over.
         scale_halvings: halvings of a loss scale within ``scale_steps`` steps that make a collapse; those before the
             first ``window`` applied steps are its way down from its start and do not count.
         scale_steps: steps that they are counted over.
@@ -35,17 +37,19 @@ class Thresholds:
 
     Example:
         >>> Thresholds(window=10).loss_mad
-        6.0
+        5.0
     """
 
-    window: int = 20
-    smoothing: int = 5
-    loss_mad: float = 6.0
-    loss_share: float = 0.05
-    loss_jump_mad: float = 12.0
-    loss_jump_share: float = 0.25
-    norm_jump: float = 10.0
+    window: int = 40
+    smoothing: int = 8
+    loss_mad: float = 5.0
+    loss_share: float = 0.04
+    loss_spike_mad: float = 12.0
+    loss_spike_share: float = 0.25
+    norm_mad: float = 6.0
+    norm_spike: float = 10.0
     norm_drift: float = 5.0
+    drift_window: int = 100
     scale_halvings: int = 5
     scale_steps: int = 100
     skipped_in_row: int = 8
@@ -65,6 +69,6 @@ class Thresholds:
         for name in ("flushed", "saturated", "rising_least", "lost"):
             if getattr(self, name) >= 1.0:
                 raise ValueError(f"Thresholds: {name} is {getattr(self, name)!r}, a share: expected a number below 1")
-        for name in ("window", "smoothing", "scale_halvings", "scale_steps", "skipped_in_row", "rearm"):
+        for name in ("window", "smoothing", "drift_window", "scale_halvings", "scale_steps", "skipped_in_row", "rearm"):
             if not isinstance(getattr(self, name), int):
                 raise ValueError(f"Thresholds: {name} is {getattr(self, name)!r}: expected a whole number")
