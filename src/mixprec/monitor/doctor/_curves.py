@@ -35,7 +35,7 @@ def curve_findings(run: OneRun, contents: RunContents, thresholds: Thresholds) -
         )
     recipe = contents.recipes.get(run.recipe)
     found += [*_floor(run, recipe), *_skipped(run, recipe)]
-    return [_with_remedy(finding, recipe) for finding in found]
+    return [_with_remedy(finding, run, recipe) for finding in found]
 
 
 def _is_known(record: StepRecord) -> bool:
@@ -93,8 +93,11 @@ def _skipped(run: OneRun, recipe: Recipe | None) -> list[Finding]:
 _OVERFLOWS = ("loss scale collapse", "loss scale at floor", "steps skipped in a row")
 
 
-def _with_remedy(finding: Finding, recipe: Recipe | None) -> Finding:
-    """What leaves fp16's range behind, where the recipe is fp16's."""
+def _with_remedy(finding: Finding, run: OneRun, recipe: Recipe | None) -> Finding:
+    """What leaves fp16's range behind, where gradients overflowed it: the losses of the steps are finite."""
     if finding.rule or finding.name not in _OVERFLOWS or recipe is None or recipe.compute_dtype != "fp16":
+        return finding
+    skipped = [record.loss for record in run.steps if not record.applied and record.step <= finding.step]
+    if not all(map(math.isfinite, skipped)):
         return finding
     return replace(finding, rule=_TO_BF16) if goes_with(recipe, _TO_BF16) else finding

@@ -96,8 +96,10 @@ def _one(group: list[tuple[OneRun, Finding]]) -> Diagnosed:
     runs = [run for run, _ in group]
     times = {(run.seed, finding.step) for run, finding in group}
     first = min(finding.step for _, finding in group)
+    told = group[0][1]
+    rule = told.rule or next((finding.rule for _, finding in group if finding.rule), "")
     return Diagnosed(
-        finding=replace(group[0][1], step=first),
+        finding=replace(told, step=first, rule=rule),
         recipe=runs[0].recipe,
         seeds=tuple(sorted({run.seed for run in runs})),
         count=len(times),
