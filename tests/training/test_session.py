@@ -132,7 +132,10 @@ def test_the_reason_names_the_first_bad_parameter_in_backward_order():
     assert result.reason == (
         "skipped: inf in gradient of fc2.weight (and of 1 more), fp16 limit 65504; loss scale 65536 -> 32768"
     )
-    assert [(e.name, e.site, e.message) for e in result.events] == [("skipped", "fc2.weight", result.reason)]
+    told = [(e.name, e.site) for e in result.events]
+    # What was written into a gradient by hand does not come again when the step is run again.
+    assert told == [("skipped", "fc2.weight"), ("not reproduced", "")]
+    assert result.events[0].message == result.reason
     assert str(result) == result.reason
 
 
@@ -255,7 +258,7 @@ def test_events_are_a_tuple_of_the_last_thousand():
         session.step(loss_of(session) * math.inf)
     assert [event.name for event in session.events[-2:]] == ["skipped", "skipped"]
     assert isinstance(session.events, tuple)
-    assert len(session.events) == 3
+    assert [event.name for event in session.events] == ["skipped", "loss", "skipped", "skipped"]  # one fault, told once
     session._events.extend(session.events * 400)
     assert len(session.events) == 1000
 

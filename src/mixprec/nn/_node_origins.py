@@ -19,10 +19,14 @@ class NodeOrigins(Generic[T]):
     def __init__(self) -> None:
         self._origins: dict[int, T] = {}
 
-    def note(self, args: tuple[Any, ...], here: Callable[[], T]) -> None:
-        """To be called for any operator: the gradients of many that are no products multiply matrices."""
+    def note(self, here: Callable[[], T]) -> None:
+        """To be called for any operator: the gradients of many that are no products multiply matrices.
+
+        The first operator that shows a number has made its node; one without a node of its own (an ``empty_like``)
+        shows that of the one before it.
+        """
         number = next_number() - 1
-        if (torch.is_grad_enabled() and any(t.requires_grad for t in tensors_of(args))) or number not in self._origins:
+        if number not in self._origins:
             self._origins[number] = here()
 
     def of_running_node(self) -> T | None:

@@ -143,7 +143,7 @@ class GemmObserver(TorchDispatchMode):
                 parts = func.decompose(*args, **kwargs)
             if parts is not NotImplemented:
                 return parts
-        self._origins.note(args, self._origin_here)
+        self._origins.note(self._origin_here)
         out = func(*args, **kwargs)
         flops = flops_of(func, args, kwargs, out)
         if flops is not None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor, nn
 from torch.nn import Parameter
 
-from ..monitor import Finding, Listeners, StepFacts, StepWatch, StepWatches
+from ..monitor import Fault, Finding, Listeners, Locator, StepFacts, StepWatch, StepWatches
 from ._result import Event
 from ._verdict import Verdict
 
@@ -17,9 +17,11 @@ class Unwatched:
 
     Attributes:
         findings: the last 1,000, oldest first.
+        located: where the step that was skipped last went wrong first, if that was found.
     """
 
     findings: Sequence[Finding] = ()
+    located: Fault | None = None
 
     def begin_backward(self, loss: Tensor, name: str, scale: float) -> None:
         """A loss is about to be backpropagated."""
@@ -77,12 +79,19 @@ class Watched(Unwatched):
 
     def __init__(self, model: nn.Module, watches: Sequence[StepWatch], listeners: Listeners) -> None:
         self._model, self._watches, self._listeners = model, StepWatches(watches), listeners
+        self._locator = next((watch for watch in watches if isinstance(watch, Locator)), None)
         self._facts: StepFacts | None = None
 
     @property
     def findings(self) -> tuple[Finding, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]  # read only, here
         """The last 1,000, oldest first."""
         return self._listeners.findings
+
+    @property
+    def located(self) -> Fault | None:  # pyright: ignore[reportIncompatibleVariableOverride]  # read only, here
+        """Where the step that was skipped last went wrong first."""
+        last = None if self._locator is None else self._locator.last
+        return last if isinstance(last, Fault) else None
 
     def begin_backward(self, loss: Tensor, name: str, scale: float) -> None:
         """A loss is about to be backpropagated."""

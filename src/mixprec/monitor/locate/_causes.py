@@ -108,6 +108,7 @@ class Made:
 
 
 _SOFTMAX = ("softmax", "scaled_dot_product")
+_LOGS = frozenset({"log", "log2", "log10", "log1p", "logit", "xlogy"})
 _SUMS = ("add", "sub", "rsub", "masked_fill", "where", "baddbmm", "addmm")
 _VARIANCES = frozenset({"var", "std", "var_mean", "std_mean", "norm", "linalg_vector_norm", "sqrt", "mean", "rsqrt"})
 _NORMS = ("layer_norm", "batch_norm", "group_norm", "rms_norm", "renorm")
@@ -143,8 +144,10 @@ def _first(made: Made) -> TensorFacts | None:
 
 
 def _log(made: Made) -> bool:
+    if made.direction == "backward":
+        return made.origin in _LOGS
     first = _first(made)
-    is_log = made.operation.split(".")[0].rstrip("_") in ("log", "log2", "log10", "log1p", "logit", "xlogy", "log_")
+    is_log = made.operation.rstrip("_") in _LOGS
     return first is not None and is_log and first.low >= 0.0
 
 

@@ -8,6 +8,9 @@ from .._finding import Finding
 from ._causes import CAUSES
 from ._values import TensorFacts
 
+#: The site of what runs in no module of the model.
+LOSS = "<loss>"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
@@ -45,6 +48,11 @@ class Fault:
     detail: str = ""
     is_ordinary: bool = False
     micro_batch: int = 0
+
+    @property
+    def is_of_loss(self) -> bool:
+        """Whether it came from outside of the model."""
+        return self.site == LOSS
 
     def __str__(self) -> str:
         where = f"{self.site} ({self.operand})" if self.operand else self.site

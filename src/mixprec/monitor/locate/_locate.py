@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from ...nn import ROOT, conversion_of
 from ._cast_watch import CastWatch
-from ._fault import Fault
-from ._locator import LOSS, fault_of, saturation_of
+from ._fault import LOSS, Fault
+from ._locator import fault_of, saturation_of
 from ._replay import left_as_it_was
 from ._values import is_finite
 from ._watch_mode import FiniteWatch

@@ -15,14 +15,15 @@ from .._finding import Finding
 from .._step_watch import StepFacts
 from ._cast_watch import CastWatch, limit_of_cast
 from ._causes import cause_of
-from ._fault import Fault
+from ._fault import LOSS, Fault
 from ._recording import StepRecording
 from ._replay import Replayed, replay
 from ._values import facts_of, is_finite, limit_of
 from ._watch_mode import Candidate, FiniteWatch
 from ._weights import bad_input, bad_weight, huge_input
 
-LOSS = "<loss>"
+#: Causes that are about the end of a format.
+_BEYOND = ("activation overflow", "gradient overflow", "hard-coded mask", "saturated delayed scale")
 _OVERFLOWS = ("activation overflow", "gradient overflow", "hard-coded mask")
 
 
@@ -78,6 +79,7 @@ class Locator(StepRecording):
         self._conversion, self._is_dynamic = conversion, is_dynamic
         self.last: Fault | NotReproduced | None = None
         self._streak: Fault | None = None
+        self._told: tuple[str, str] | None = None  # one event is told once
 
     def skipped(self, facts: StepFacts) -> tuple[Finding, ...]:
         """Run the step again; what was found."""
@@ -90,11 +92,13 @@ class Locator(StepRecording):
         self._streak = found if isinstance(found, Fault) and found.is_ordinary else None
         self.last = found
         self.forget()
-        return (found.finding(),)
+        finding = found.finding()
+        is_new, self._told = (finding.name, finding.site) != self._told, (finding.name, finding.site)
+        return (finding,) if is_new else ()
 
     def before_update(self, facts: StepFacts) -> None:
         """The step was good."""
-        self._streak = None
+        self._streak = self._told = None
         self.forget()
 
     def locate(self, *, step: int, scale: float = 1.0, losses: list[float] | None = None) -> Fault | NotReproduced:
@@ -200,7 +204,7 @@ def fault_of(step: int, candidate: Candidate, *, kind: str = "", cause: str = ""
     is_cast = made.operands != () and made.origin == "" and "[" in made.operation
     text = made.result.dtype if not is_cast else made.operation
     limit = limit_of_cast(made.operation) if is_cast else limit_of(made.result.dtype)
-    overflows = made.result.nans == 0
+    why = cause or cause_of(made)
     return Fault(
         step=step,
         site=candidate.site or ROOT,
@@ -210,9 +214,9 @@ def fault_of(step: int, candidate: Candidate, *, kind: str = "", cause: str = ""
         kind=kind or made.result.kind,
         made=made.result,
         operands=made.operands,
-        limit=limit if overflows or kind else None,
+        limit=limit if why in _BEYOND else None,
         format=text,
-        cause=cause or cause_of(made),
+        cause=why,
         detail=f"in the gradient of `{made.origin}`" if made.origin else "",
     )
 

@@ -106,7 +106,7 @@ class FiniteWatch(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         name = func._overloadpacket.__name__
-        self._origins.note(args, lambda: Origin(self.path, name))
+        self._origins.note(lambda: Origin(self.path, name))
         written = _written(func, args, kwargs)
         # What an operator writes to is looked at before: afterwards it is the result.
         bad_before = {_memory(t) for t in written if not is_finite(t)} if name not in _OVERWRITING else set[int]()
