@@ -12,6 +12,7 @@ from torch import Tensor
 
 import mixprec
 from mixprec.monitor import Fault, NotReproduced
+from mixprec.specs import LossScale
 
 from .models import JOBS, Job
 
@@ -152,3 +153,16 @@ def is_right(planted: Planted, found: Fault | NotReproduced | None) -> bool:
     if not isinstance(found, Fault):
         return False
     return (not planted.sites or found.site in planted.sites) and found.cause in planted.causes
+
+
+def healthy(model: str, seed: int, steps: int = 8) -> list[str]:
+    """Train a healthy model under a dynamic scale that begins too high and probes upward; names of what was found."""
+    torch.manual_seed(seed)
+    job = JOBS[model]()
+    optimizer = torch.optim.SGD(job.model.parameters(), lr=1e-3)
+    scale = LossScale(kind="dynamic", initial=2.0 ** random.Random(seed).randrange(18, 34), interval=2)
+    session = mixprec.prepare(job.model, optimizer, "fp16", loss_scale=scale)
+    for i in range(steps):
+        arguments, targets = job.batch(100 * seed + i)
+        session.step(job.loss(job.model(*arguments), targets))
+    return [f"{finding.severity}: {finding}" for finding in session.findings]
