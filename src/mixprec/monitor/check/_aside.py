@@ -1,0 +1,94 @@
+"""A step that leaves nothing behind: gradients, buffers, attributes, random states and hooks are given back."""
+
+# What a parameter and a module hold is put back as it was, hooks on gradients included.
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...nn import passes_aside
+from .._random_states import load_random_states, random_states
+from ._setting import Setting
+
+
+@contextmanager
+def everything_aside(setting: Setting) -> Generator[Mapping[str, Tensor]]:
+    """Inside, a step may run; afterwards all is as it was before, the objects themselves.
+
+    Buffers are copies inside, so that what else holds the buffers themselves sees no change.
+
+    Yields:
+        The copies of the buffers, by name.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(_random_aside())
+        stack.enter_context(_gradients_aside(setting.model))
+        if setting.conversion is not None:
+            stack.enter_context(passes_aside(setting.conversion))
+        copies = stack.enter_context(_modules_aside(setting.model))
+        no_sync = getattr(setting.model, "no_sync", None)
+        if callable(no_sync):
+            stack.enter_context(no_sync())  # pyright: ignore[reportArgumentType, reportUnknownArgumentType]
+        yield copies
+
+
+@contextmanager
+def _random_aside() -> Generator[None]:
+    states = random_states()
+    try:
+        yield
+    finally:
+        load_random_states(states)
+
+
+@contextmanager
+def _gradients_aside(model: nn.Module) -> Generator[None]:
+    """No gradients inside, and no hooks that wait for one (an optimizer that steps in the backward pass)."""
+    held: list[tuple[nn.Parameter, Tensor | None, Any]] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a parameter that is no leaf says so when its gradient is read
+        for p in model.parameters():
+            hooks = getattr(p, "_post_accumulate_grad_hooks", None)
+            held.append((p, p.grad, hooks))
+            p.grad = None
+            if hooks:
+                p._post_accumulate_grad_hooks = type(hooks)()  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        yield
+    finally:
+        for p, grad, hooks in held:
+            p.grad = grad
+            if hooks:
+                p._post_accumulate_grad_hooks = hooks  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@contextmanager
+def _modules_aside(model: nn.Module) -> Generator[Mapping[str, Tensor]]:
+    """Copies of the buffers in the modules; afterwards the modules hold what they held."""
+    modules = dict(model.named_modules())
+    attributes = {name: dict(module.__dict__) for name, module in modules.items()}
+    tables = {name: dict(module._buffers) for name, module in modules.items()}
+    copies: dict[int, Tensor] = {}
+    named: dict[str, Tensor] = {}
+    for name, module in modules.items():
+        for key, buffer in module._buffers.items():
+            if buffer is not None:
+                # A buffer that several modules hold stays one.
+                copy = copies.setdefault(id(buffer), buffer.detach().clone())
+                module._buffers[key] = named[f"{name}.{key}".lstrip(".")] = copy
+    try:
+        yield named
+    finally:
+        for name, module in modules.items():
+            module._buffers.clear()
+            module._buffers.update(tables[name])
+            for key in [key for key in module.__dict__ if key not in attributes[name]]:
+                del module.__dict__[key]
+            module.__dict__.update(attributes[name])

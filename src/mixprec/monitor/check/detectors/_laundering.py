@@ -1,0 +1,51 @@
+"""Infinities that a saturating cast or a clamp makes finite: nobody sees them any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import torch
+
+from ..._finding import Finding
+from .._call import Call, short
+from ._detector import Detector
+
+
+class LaunderingDetector(Detector):
+    """A NaN or +inf that goes into a clamp, ``nan_to_num`` or a saturating cast and comes out as a number. A fault.
+
+    A ``-inf`` alone is a mask and is none. (What made the infinity is told by itself.)
+    """
+
+    operations = None
+    _NAMES = frozenset("clamp clamp_ clamp_min clamp_max clamp_max_ nan_to_num nan_to_num_ hardtanh hardtanh_".split())
+
+    def see(self, call: Call) -> Iterable[Finding]:
+        """Whatever saturates."""
+        is_cast = call.library == "mixprec" or (call.name == "_to_copy" and _is_narrow(call.kwargs.get("dtype")))
+        if call.name not in self._NAMES and not is_cast:
+            return ()
+        hidden = next((f for _, f in call.inputs if f.has_nan or f.has_inf or (is_cast and not f.is_finite)), None)
+        if hidden is None or not call.outputs or not all(f.is_finite for _, f in call.outputs):
+            return ()
+        return self._told(call, hidden.nonfinite, is_cast)
+
+    def _told(self, call: Call, count: int, is_cast: bool) -> Iterator[Finding]:
+        what = "a saturating cast" if is_cast else call.name.strip("_")
+        rule = f'[[rules]]\nmatch = "{call.place.path}"\nprecision = "compute"\n' if call.library == "mixprec" else ""
+        yield call.finding(
+            "fault",
+            "infinity made finite",
+            f"{what} gets {count} elements that are inf or NaN and gives numbers: training goes on with wrong values "
+            "and no step is skipped",
+            evidence={"nonfinite": count, "dtype": short(call.inputs[0][1].dtype)},
+            threshold="no NaN and no +inf into what saturates",
+            remedy="mend what made them (told above or below); until then leave this layer in the compute dtype, where "
+            "they show" if rule else "mend what made them; take the clamp away while looking for it",
+            rule=rule,
+        )
+
+
+def _is_narrow(dtype: object) -> bool:
+    return isinstance(dtype, torch.dtype) and dtype.is_floating_point and dtype.itemsize == 1
+
