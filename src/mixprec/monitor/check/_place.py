@@ -20,6 +20,16 @@ _SITE_PACKAGES = f"site-packages{os.sep}"
 _PASSING = frozenset({"apply_rules", "counted", "__torch_function__"})
 
 
+def shown(operator: str) -> str:
+    """An operator's name as people know it.
+
+    Example:
+        >>> shown("_to_copy"), shown("masked_fill_"), shown("_softmax")
+        ('cast', 'masked_fill', 'softmax')
+    """
+    return "cast" if operator == "_to_copy" else operator.strip("_")
+
+
 @dataclass(frozen=True)
 class Place:
     """Where an operation ran.

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from .._finding import Finding
-from ._place import LOSS, Place, is_inner, raising_line
+from ._place import LOSS, Place, is_inner, raising_line, shown
 from ._setting import Setting
 from ._watch import StepWatcher
 
@@ -93,12 +93,15 @@ def _path(error: Exception, watcher: StepWatcher) -> str:
 
 
 def _operation(error: Exception) -> str:
-    """What the user's innermost frame called, as far as its name shows."""
+    """The operation that refused, or what the user's innermost frame called as far as its name shows."""
     name, trace, is_after_user = "call", error.__traceback__, False
     while trace is not None:
-        inner = is_inner(trace.tb_frame.f_code.co_filename)
-        if inner and is_after_user and not trace.tb_frame.f_code.co_name.startswith("_"):
-            return trace.tb_frame.f_code.co_name
+        code = trace.tb_frame.f_code
+        if code.co_name == "__torch_dispatch__" and isinstance(trace.tb_frame.f_locals.get("self"), StepWatcher):
+            return shown(str(trace.tb_frame.f_locals.get("name", name)))
+        inner = is_inner(code.co_filename)
+        if inner and is_after_user and not code.co_name.startswith("_"):
+            name = code.co_name
         is_after_user = not inner
         trace = trace.tb_next
     return name

@@ -15,6 +15,7 @@ from ._findings import Findings
 from ._preflight import Preflight
 from ._refused import finding_of
 from ._setting import Setting
+from ._unexplained import unexplained
 from ._watch import StepWatcher
 from .detectors import DETECTORS, Step
 
@@ -55,6 +56,9 @@ def run_check(setting: Setting, step: Callable[[], Tensor]) -> Preflight:
     if ended is not None:
         for detector in detectors:
             findings.add(detector.end(ended))
+        if not any(f.severity == "fault" or f.name == "gradient overflow" for f in findings.all()):
+            left = unexplained(setting, ended, watcher)
+            findings.add([] if left is None else [left])
     return Preflight(findings=findings.all(), recipe=setting.recipe, operations=watcher.operations)
 
 

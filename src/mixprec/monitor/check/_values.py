@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -14,6 +14,8 @@ from ._place import Place
 NARROW = (torch.float16, torch.bfloat16)
 #: Floating dtypes whose values are looked at.
 MEASURED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+#: From this magnitude on a negative number in data or a buffer is taken for a mask's.
+DATA_MASK_FROM = 9.9e3
 _PLAIN = (Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
@@ -55,6 +57,11 @@ class Facts:
         return max(abs(self.low), abs(self.high))
 
     @property
+    def reach(self) -> float:
+        """Largest finite magnitude, but for what a mask has put there."""
+        return self.high if self.is_mask else self.amax
+
+    @property
     def is_finite(self) -> bool:
         """Whether all elements are finite."""
         return self.nonfinite == 0
@@ -71,6 +78,8 @@ class Values:
         known: Facts | None = self._facts.get(x)
         if known is None:
             known = measured(x)
+            # A constant of the author's: data and buffers, no parameter and nothing that gradients flow to.
+            known = replace(known, is_mask=not x.requires_grad and known.low <= -DATA_MASK_FROM)
             self._facts[x] = known
         return known
 

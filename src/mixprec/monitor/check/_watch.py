@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ...nn import ROOT, ModuleStack, is_in_backward, uncompiled
 from ._call import Call, floating
 from ._findings import Findings
-from ._place import LOSS, Place, calling_line
+from ._place import LOSS, Place, calling_line, shown
 from ._provenance import facts_of_result
 from ._setting import Setting
 from ._values import NARROW, Facts, Values
@@ -46,6 +46,8 @@ class StepWatcher(TorchDispatchMode):
         #: Largest magnitude of an fp16 gradient in the backward pass, and whether one overflowed.
         self.fp16_amax, self.fp16_overflows, self.has_fp16 = 0.0, False, False
         self.operations = 0
+        #: Where a NaN or inf went in that no watched operation had made.
+        self.first_nonfinite: Place | None = None
 
     @property
     def compute(self) -> torch.dtype | None:
@@ -74,6 +76,8 @@ class StepWatcher(TorchDispatchMode):
         self.operations += 1
         place = self._place(name, args)
         inputs = tuple((t, self._values.of(t)) for t in floating((*args, *kwargs.values())))
+        if self.first_nonfinite is None and any(not f.maker and (f.has_nan or f.has_inf) for _, f in inputs):
+            self.first_nonfinite = place
         if func._schema.is_mutable:
             self._keep(args, kwargs)
         out = func(*args, **kwargs)
@@ -126,7 +130,7 @@ class StepWatcher(TorchDispatchMode):
             return Place(ROOT, name, backward=True) if origin is None else replace(origin, backward=True)
         path = self._modules.path if self._modules.is_running else LOSS
         line, by_library = calling_line()
-        place = Place(path, name.strip("_"), line, by_library=by_library)
+        place = Place(path, shown(name), line, by_library=by_library)
         if number not in self._places or (torch.is_grad_enabled() and any(t.requires_grad for t in floating(args))):
             self._places[number] = place
         return place

@@ -22,6 +22,7 @@ _INDEXED = {"index_add": 2, "index_put": 1, "_index_put_impl": 1, "scatter_add":
 class AccumulatorDetector(Detector):
     """Sums that 16 bits cannot hold.
 
+    - a scatter of 16-bit values into an fp32 tensor for which the recipe widens them: a note (else torch refuses it);
     - a scattered sum (``index_add``, ``index_put(accumulate=True)``, ``scatter_add``, ``scatter_reduce``) in bf16 with
       64 addends or more to one element, in fp16 with 512: a warning (at 256 and 2,048 equal addends stop to count);
     - a buffer of 16 bits that the step has changed (counter, moving average, codebook): a warning; a batch norm's
@@ -29,13 +30,18 @@ class AccumulatorDetector(Detector):
     - a loss in 16 bits; an optimizer's step counter in 16 bits: warnings.
     """
 
-    operations = frozenset(name for one in _INDEXED for name in (one, f"{one}_"))
+    operations = frozenset(
+        name for one in (*_INDEXED, "scatter", "index_copy", "masked_scatter", "index_fill") for name in (one, f"{one}_")
+    )
 
     def see(self, call: Call) -> Iterable[Finding]:
         """A scattered sum."""
-        name = call.name.rstrip("_")
-        target = call.args[0]
-        if not isinstance(target, Tensor) or target.dtype not in NARROW or not _accumulates(name, call):
+        name, target = call.name.rstrip("_"), call.args[0]
+        widened = next((f.widened for t, f in call.inputs if t is not target and f.widened is not None), None)
+        if widened is not None and isinstance(target, Tensor) and not call.place.backward:
+            yield self._widened(call, name, target, widened)
+            return
+        if name not in _INDEXED or not isinstance(target, Tensor) or target.dtype not in NARROW or not _accumulates(name, call):
             return
         at = call.args[_INDEXED[name]]
         most = _most_additions(target, at, int(call.args[1]) if name in ("index_add",) else None)
@@ -49,6 +55,17 @@ class AccumulatorDetector(Detector):
                 threshold=f"fewer than {least} additions (equal addends stop to count at {STOPS[target.dtype]})",
                 remedy="add in fp32: torch.zeros(..., dtype=torch.float32).index_add(0, index, source.float())",
             )
+
+    def _widened(self, call: Call, name: str, target: Tensor, widened: torch.dtype) -> Finding:
+        return call.finding(
+            "note",
+            "scatter into another dtype",
+            f"{name} writes {short(widened)} values into a tensor of {short(target.dtype)}; the recipe casts them here, "
+            "torch alone refuses it",
+            evidence={"source": short(widened), "target": short(target.dtype)},
+            threshold="one dtype",
+            remedy="bring the source to the buffer's dtype: source.to(buffer.dtype)",
+        )
 
     def end(self, step: Step) -> Iterable[Finding]:
         """Buffers that the step has changed, the loss, and the optimizers' counters."""

@@ -8,6 +8,7 @@ import torch
 
 from ..._finding import Finding
 from .._call import Call, short
+from .._place import shown
 from .._values import NARROW
 from ._detector import Detector
 
@@ -35,7 +36,7 @@ class BoundDetector(Detector):
         yield call.finding(
             "note" if not is_lost else "fault" if reaches else "warning",
             "bound that vanishes",
-            f"{call.name.strip('_')} of a {short(dtype)} tensor to {bound:.8g}, which "
+            f"{shown(call.name)} of a {short(dtype)} tensor to {bound:.8g}, which "
             + ("is 1 there: log(1 - p) and division by 1 - p meet 0" if is_lost else "would be 1 there; not in fp32"),
             evidence={"bound": bound, "largest result": call.result[1].high},
             threshold=f"{short(dtype)} has no number between {1 - torch.finfo(dtype).eps / 2:.6g} and 1",

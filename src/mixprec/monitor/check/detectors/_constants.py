@@ -8,6 +8,7 @@ import torch
 
 from ..._finding import Finding
 from .._call import Call, short
+from .._place import shown
 from .._values import NARROW
 from ._detector import Detector
 
@@ -36,7 +37,7 @@ class ConstantDetector(Detector):
         yield call.finding(
             "note" if not is_lost else "fault" if has_zeros else "warning",
             "constant that vanishes",
-            f"{call.name.strip('_')} of a {short(dtype)} tensor and {eps:g}, which {told}",
+            f"{shown(call.name)} of a {short(dtype)} tensor and {eps:g}, which {told}",
             evidence={"constant": eps, "smallest": torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps},
             threshold=f"{short(dtype)} rounds all below half its smallest number to 0",
             remedy=f"compute in fp32 (x.float() + {eps:g}), or take an eps that {short(dtype)} holds (1e-4 to 1e-6)",

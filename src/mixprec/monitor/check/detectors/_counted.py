@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..._finding import Finding
 from .._call import Call, short
+from .._place import shown
 from .._values import NARROW
 from ._accumulators import STOPS
 from ._detector import Detector
@@ -35,7 +36,7 @@ class CountedDetector(Detector):
             yield call.finding(
                 "warning",
                 "positions in 16 bits",
-                f"{call.name.strip('_')} gives whole numbers up to {facts.amax:g} in {short(facts.dtype)}: {lost} of "
+                f"{shown(call.name)} gives whole numbers up to {facts.amax:g} in {short(facts.dtype)}: {lost} of "
                 f"{made.numel()} are no longer themselves",
                 evidence={"largest": facts.amax, "lost": lost, "dtype": short(facts.dtype)},
                 threshold=f"{short(facts.dtype)} holds whole numbers up to {STOPS[facts.dtype]}",

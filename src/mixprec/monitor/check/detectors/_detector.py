@@ -44,6 +44,11 @@ class Step:
     flushed: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     larger: float = 1.0
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether the loss and all gradients are."""
+        return all(bool(torch.isfinite(t).all()) for t in (self.loss, *self.gradients.values()))
+
 
 class Detector(ABC):
     """Looks for one kind of trouble.

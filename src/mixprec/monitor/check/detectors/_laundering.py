@@ -8,6 +8,7 @@ import torch
 
 from ..._finding import Finding
 from .._call import Call, short
+from .._place import shown
 from ._detector import Detector
 
 
@@ -31,7 +32,7 @@ class LaunderingDetector(Detector):
         return self._told(call, hidden.nonfinite, is_cast)
 
     def _told(self, call: Call, count: int, is_cast: bool) -> Iterator[Finding]:
-        what = "a saturating cast" if is_cast else call.name.strip("_")
+        what = "a saturating cast" if is_cast else shown(call.name)
         rule = f'[[rules]]\nmatch = "{call.place.path}"\nprecision = "compute"\n' if call.library == "mixprec" else ""
         yield call.finding(
             "fault",

@@ -13,8 +13,8 @@ from .._provenance import MASK_FROM
 from .._values import NARROW, Facts
 from ._detector import Detector
 
-#: Score that a mask has to leave room for, in magnitude.
-ROOM = 64.0
+#: What fp16 adds to its lowest number without leaving it: half of its last place there.
+ROOM = 16.0
 #: What a mask must lie below the largest score: exp(-16) is a quarter of bf16's and fp16's last place, and less.
 DEPTH = 16.0
 _FILLS = frozenset({"masked_fill", "where", "full", "full_like", "fill", "scalar_tensor", "new_full", "mul", "rsub"})
@@ -34,7 +34,7 @@ class MaskDetector(Detector):
     """Masks that are numbers.
 
     - a constant of magnitude 1e3 or more that overflows the 16-bit tensor it is put in (``-1e9`` in fp16): a warning;
-    - a sum of a mask and scores that overflows: a fault; one that would with a score of 64 in magnitude
+    - a sum of a mask and scores that overflows: a fault; one that would with a score below -16
       (lowest fp16 plus -20 is -inf): a warning;
     - a row of ``-inf`` alone before a softmax: a fault, for the softmax is NaN;
     - a finite mask less than 16 below the scores' largest magnitude: a warning, for it masks nothing.
@@ -60,7 +60,8 @@ class MaskDetector(Detector):
         return all(isinstance(a, Tensor) for a in call.args[:2])
 
     def _fills(self, call: Call, name: str) -> Iterator[Finding]:
-        constants = [n for n in call.numbers if MASK_FROM <= abs(n) < float("inf")]
+        numbers = [*call.numbers, *(f.low for t, f in call.inputs if name == "where" and t.dim() == 0)]
+        constants = [n for n in numbers if MASK_FROM <= abs(n) < float("inf")]
         if not constants or call.result is None:
             return
         made = call.result[1]
@@ -120,7 +121,7 @@ class MaskDetector(Detector):
             limit = torch.finfo(made.dtype).max
             if not made.is_finite:
                 yield self._sum(call, "fault", deepest, other, limit)
-            elif deepest.is_mask and limit + deepest.low < ROOM / 2 and made.dtype == torch.float16:
+            elif deepest.is_mask and limit + deepest.low < ROOM and made.dtype == torch.float16:
                 yield self._sum(call, "warning", deepest, other, limit)
         elif widened == torch.float16 and deepest.low <= -65504 and deepest.is_mask:
             yield self._sum(call, "note", deepest, other, 65504.0)
@@ -138,7 +139,7 @@ class MaskDetector(Detector):
             "mask plus score",
             f"the sum {told}",
             evidence={"mask": mask.low, "lowest score": scores.low, "limit": limit},
-            threshold=f"room for a score of {ROOM / 2:g} in magnitude below -{limit:g}",
+            threshold=f"a mask more than {ROOM:g} above -{limit:g}",
             remedy=_REMEDY,
         )
 

@@ -49,8 +49,8 @@ class ProbabilityDetector(Detector):
 
     def _finding(self, call: Call, facts: Facts, severity: str, what: str, saturated: float) -> Finding:
         source = facts.probability
-        kind = source.operation.strip("_") if source is not None else ""
-        fed = f", fed by {source.site.replace('_softmax', 'softmax')}{source.at}," if source is not None else ""
+        kind = source.operation if source is not None else ""
+        fed = f", fed by {source.site}{source.at}," if source is not None else ""
         dtype = facts.narrowed or facts.dtype
         instead = _WHAT.get("_softmax" if kind == "softmax" else "sigmoid", "BCEWithLogitsLoss")
         return call.finding(

@@ -9,6 +9,7 @@ import torch
 
 from ..._finding import Finding
 from .._call import Call, short
+from .._place import shown
 from .._values import NARROW
 from ._detector import Detector
 
@@ -39,7 +40,7 @@ class TableDetector(Detector):
         yield call.finding(
             "fault" if error >= WRONG else "warning",
             "angles in 16 bits",
-            f"{call.name.strip('_')} of angles up to {facts.amax:g} in {short(dtype)}, which are off by up to {error:g} "
+            f"{shown(call.name)} of angles up to {facts.amax:g} in {short(dtype)}, which are off by up to {error:g} "
             "rad: rows of a rotary or sinusoidal table become equal or wrong",
             evidence={"largest angle": facts.amax, "error [rad]": error, "dtype": short(dtype)},
             threshold=f"{WARN:g} rad (a fault from {WRONG:g} on)",
