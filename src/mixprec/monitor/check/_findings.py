@@ -13,7 +13,7 @@ _ORDER = {"fault": 0, "warning": 1, "note": 2}
 class Findings:
     """Collects findings; what many places share is one finding, which says how many they are.
 
-    Places share a finding where it has the same name, and the same line of the user's or the same site.
+    Places share a finding where it has the same name, and the same line of the user's; so do parameters and buffers.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,8 @@ class Findings:
     def add(self, found: Iterable[Finding]) -> None:
         """Take findings."""
         for finding in found:
-            key = finding.name, str(finding.evidence.get("line") or finding.site)
+            is_operation = finding.site.endswith(")")
+            key = finding.name, str(finding.evidence.get("line") or (finding.site if is_operation else ""))
             same = self._found.setdefault(key, [])
             if all((f.site, f.severity) != (finding.site, finding.severity) for f in same):
                 same.append(finding)

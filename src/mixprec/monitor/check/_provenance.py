@@ -19,6 +19,8 @@ PARTS = frozenset(
     "select slice index gather index_select unbind split split_with_sizes chunk cat stack take_along_dim masked_select "
     "diagonal as_strided".split()
 )
+#: Operations whose results have no values yet; kernels that are no operators may write them.
+EMPTY = frozenset("empty empty_like new_empty empty_strided new_empty_strided empty_permuted".split())
 #: Operations after which probabilities are still such, or their complements.
 _STILL_PROBABILITIES = frozenset("clamp clamp_min clamp_max add sub rsub mean sum".split())
 #: Operations whose large values a constant may have put there.
@@ -32,7 +34,7 @@ MASK_FROM = 1e3
 def facts_of_result(call: Call, out: Tensor) -> Facts:
     """Range of a result, and what it takes over."""
     name, first = call.name.rstrip("_") if not call.name.startswith("__") else call.name, _first(call)
-    if name in WHOLE_VIEWS and first is not None:
+    if first is not None and (name in WHOLE_VIEWS or (name in PARTS and first.maker in EMPTY)):
         return replace(first, dtype=out.dtype)
     found = replace(measured(out), maker=name, place=call.place)
     if name == "_softmax" or name in _PROBABILITIES:

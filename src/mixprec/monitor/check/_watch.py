@@ -15,13 +15,13 @@ from ...nn import ROOT, ModuleStack, is_in_backward, uncompiled
 from ._call import Call, floating
 from ._findings import Findings
 from ._place import LOSS, Place, calling_line, shown
-from ._provenance import facts_of_result
+from ._provenance import EMPTY, facts_of_result
 from ._setting import Setting
 from ._values import NARROW, Facts, Values
 from .detectors import Detector
 
 #: Operations that read no values and make none.
-_SILENT = frozenset({"detach", "size", "stride", "is_same_size", "_local_scalar_dense", "empty", "empty_like"})
+_SILENT = frozenset({"detach", "size", "stride", "is_same_size", "_local_scalar_dense"})
 
 
 class StepWatcher(TorchDispatchMode):
@@ -73,6 +73,10 @@ class StepWatcher(TorchDispatchMode):
         name: str = packet.__name__
         if name in _SILENT:
             return func(*args, **kwargs)
+        if name in EMPTY:
+            made = func(*args, **kwargs)
+            self._values.note(made, Facts(dtype=made.dtype, maker=name))
+            return made
         self.operations += 1
         place = self._place(name, args)
         inputs = tuple((t, self._values.of(t)) for t in floating((*args, *kwargs.values())))

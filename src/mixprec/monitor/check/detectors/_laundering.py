@@ -9,6 +9,7 @@ import torch
 from ..._finding import Finding
 from .._call import Call, short
 from .._place import shown
+from .._values import measured
 from ._detector import Detector
 
 
@@ -26,8 +27,12 @@ class LaunderingDetector(Detector):
         is_cast = call.library == "mixprec" or (call.name == "_to_copy" and _is_narrow(call.kwargs.get("dtype")))
         if call.name not in self._NAMES and not is_cast:
             return ()
-        hidden = next((f for _, f in call.inputs if f.has_nan or f.has_inf or (is_cast and not f.is_finite)), None)
-        if hidden is None or not call.outputs or not all(f.is_finite for _, f in call.outputs):
+        suspect = [t for t, f in call.inputs if f.has_nan or f.has_inf or (is_cast and not f.is_finite)]
+        if not suspect or not call.outputs or not all(f.is_finite for _, f in call.outputs):
+            return ()
+        # Measured anew: the memory of workspaces is written to by kernels that are no operators.
+        hidden = measured(suspect[0])
+        if hidden.is_finite:
             return ()
         return self._told(call, hidden.nonfinite, is_cast)
 

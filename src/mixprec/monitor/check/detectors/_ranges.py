@@ -10,6 +10,7 @@ import torch
 from ..._finding import Finding
 from .._call import Call, short
 from .._place import shown
+from .._provenance import PARTS, WHOLE_VIEWS
 from .._setting import Setting
 from .._values import NARROW, Facts
 from ._detector import Detector, Step
@@ -22,7 +23,8 @@ _POLES = frozenset(
     "log log2 log10 log1p div reciprocal rsqrt sqrt pow div_ log_ sqrt_ acos asin atanh digamma lgamma "
     "linalg_vector_norm norm".split()
 )
-_MADE = frozenset("full full_like fill fill_ scalar_tensor new_full masked_fill masked_fill_ zeros lift_fresh".split())
+# What makes no values of its own.
+_MADE = WHOLE_VIEWS | PARTS | frozenset("full full_like fill fill_ scalar_tensor new_full masked_fill masked_fill_".split())
 _BF16 = 'compute_dtype = "bf16"\n'
 
 
