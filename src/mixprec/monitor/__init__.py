@@ -6,9 +6,11 @@ from ._saved_tensors import SavedStorage, SavedTensors, can_look_into_graphs, sa
 from ._step_watch import StepFacts, StepWatch
 from ._storages import StorageKey, storage_bytes, storages_in, tensors_in
 from ._updates import UpdateFinding, UpdateWatch
+from .check import Preflight, check_step
 
 __all__ = [
     "Finding",
+    "Preflight",
     "SavedStorage",
     "SavedTensors",
     "StepFacts",
@@ -17,6 +19,7 @@ __all__ = [
     "UpdateFinding",
     "UpdateWatch",
     "can_look_into_graphs",
+    "check_step",
     "load_random_states",
     "random_states",
     "saved_tensors",
