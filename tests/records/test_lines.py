@@ -11,10 +11,13 @@ from mixprec.records import (
     RECORD_TYPES,
     SCHEMA_VERSION,
     EvaluationRecord,
+    FindingRecord,
     MemoryRecord,
     Record,
     RunEndRecord,
+    StatisticsRecord,
     StepRecord,
+    UpdateRecord,
     read_records,
     write_records,
 )
@@ -36,6 +39,51 @@ def step(**changes: object) -> StepRecord:
     return replace(record, **changes)
 
 
+STATISTICS = StatisticsRecord(
+    recipe="fp8",
+    seed=0,
+    step=3,
+    site="blocks.0.fc",
+    role="grad_output",
+    cast="e5m2[tensor]",
+    in_use=True,
+    elements=4096,
+    zeros=0.25,
+    nonfinite=1,
+    amax=3.5,
+    flushed=0.125,
+    subnormal=0.5,
+    saturated=0.0,
+    sqnr_db=math.inf,
+    relative_error=0.05,
+    bias=-0.001,
+    exponents={"-3": 17, "1": 2},
+)
+UPDATE = UpdateRecord(
+    recipe="fp8",
+    seed=0,
+    step=3,
+    site="blocks.0.fc.weight",
+    dtype="bf16",
+    weight_norm=2.0,
+    gradient_norm=0.5,
+    update_norm=0.002,
+    ratio=0.001,
+    lost=0.75,
+)
+FINDING = FindingRecord(
+    recipe="fp8",
+    seed=0,
+    step=3,
+    name="saturated",
+    severity="warning",
+    site="blocks.0.fc (grad_output)",
+    message="7 % of its elements are beyond the range",
+    evidence={"saturated": 0.07, "cast": "e5m2[tensor]"},
+    threshold="above 5 %",
+    remedy="a wider format",
+    rule='[[rules]]\nmatch = "blocks.0.fc"\nprecision = "compute"\n',
+)
 END = RunEndRecord(recipe="bf16", seed=0, status="done")
 
 
@@ -46,6 +94,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_every_kind_of_record_reads_back_equal(file: Path):
     records = list(comparison(seeds=1, steps=8))
+    records += [STATISTICS, UPDATE, FINDING]
     assert {type(record) for record in records} == set(RECORD_TYPES.values())
     records.append(RECORD_TYPES["event"](recipe="fp16", seed=0, step=1, name="skipped", site="", message="a\nb → c"))
     write_records(file, records)

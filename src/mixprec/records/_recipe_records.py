@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from ._types import (
     RESUMED,
@@ -11,11 +12,14 @@ from ._types import (
     CoverageRecord,
     EvaluationRecord,
     EventRecord,
+    FindingRecord,
     Forward,
     MemoryRecord,
     Record,
     RunEndRecord,
+    StatisticsRecord,
     StepRecord,
+    UpdateRecord,
 )
 
 
@@ -33,6 +37,9 @@ class RecipeRecords:
     events: list[EventRecord] = field(default_factory=list[EventRecord])
     coverage: dict[int, CoverageRecord] = field(default_factory=dict[int, CoverageRecord])
     memory: dict[int, MemoryRecord] = field(default_factory=dict[int, MemoryRecord])
+    statistics: list[StatisticsRecord] = field(default_factory=list[StatisticsRecord])
+    updates: list[UpdateRecord] = field(default_factory=list[UpdateRecord])
+    findings: list[FindingRecord] = field(default_factory=list[FindingRecord])
     ends: dict[int, RunEndRecord] = field(default_factory=dict[int, RunEndRecord])
 
     def add(self, record: Record) -> None:
@@ -50,6 +57,12 @@ class RecipeRecords:
                 self.coverage[record.seed] = record
             case MemoryRecord():
                 self.memory[record.seed] = record
+            case StatisticsRecord():
+                self.statistics.append(record)
+            case UpdateRecord():
+                self.updates.append(record)
+            case FindingRecord():
+                self.findings.append(record)
             case RunEndRecord():
                 self.ends[record.seed] = record
             case ComparisonRecord():
@@ -58,13 +71,24 @@ class RecipeRecords:
     def _forget(self, seed: int, step: int) -> None:
         """Drop what a seed's run recorded from a step on; an evaluation at that step was made before it."""
         self.steps[seed] = {at: record for at, record in self.steps.get(seed, {}).items() if at < step}
-        self.events = [event for event in self.events if event.seed != seed or event.step < step]
+        self.events = _before(step, seed, self.events)
+        self.statistics = _before(step, seed, self.statistics)
+        self.updates = _before(step, seed, self.updates)
+        self.findings = _before(step, seed, self.findings)
         self.evaluations = {key: record for key, record in self.evaluations.items() if key[0] != seed or key[1] <= step}
 
     def seeds(self, planned: Iterable[int] = ()) -> list[int]:
         """The planned seeds, then those that have records beside them."""
         found = [*self.steps, *(key[0] for key in self.evaluations), *self.coverage, *self.memory, *self.ends]
         return list(dict.fromkeys((*planned, *found)))
+
+
+_Told = TypeVar("_Told", EventRecord, StatisticsRecord, UpdateRecord, FindingRecord)
+
+
+def _before(step: int, seed: int, records: list[_Told]) -> list[_Told]:
+    """Those of other seeds, and those that this one recorded before a step."""
+    return [record for record in records if record.seed != seed or record.step < step]
 
 
 def group_by_recipe(records: Iterable[Record]) -> tuple[ComparisonRecord, dict[str, RecipeRecords]]:

@@ -10,7 +10,6 @@ from ..monitor.check import Preflight, Setting, run_check
 from ..nn import Conversion
 from ._resumable import Resumable
 from ._scales import DEFAULT, LossScales
-from ._statistics import StatisticsKeeper
 
 
 class Checkable(Resumable):
@@ -19,7 +18,6 @@ class Checkable(Resumable):
     clip_norm: float | None
     _conversion: Conversion
     _scales: LossScales
-    _statistics: StatisticsKeeper
 
     def check(self, step: Callable[[], Tensor], *, name: str = DEFAULT) -> Preflight:
         """Run one step watched and tell what will go wrong in this recipe, with site, evidence and remedy.
@@ -62,5 +60,4 @@ class Checkable(Resumable):
             rounds_weights=self._conversion.recipe.weights == "true",
             step=self.applied,
         )
-        with self._statistics.paused():
-            return run_check(setting, step)
+        return run_check(setting, step)

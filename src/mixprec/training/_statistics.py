@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,7 +82,7 @@ class StatisticsKeeper:
         self._modules = dict(model.named_modules())
         self._buffers: dict[tuple[str, str], _Buffer] = {}
         self._unproven: list[_Buffer] = []  # larger ones that were copied and have not lived through a step
-        self._is_open, self._is_first, self._is_paused = False, True, False
+        self._is_open, self._is_first = False, True
         self.calls = 0
         owners = [m for m in self._modules.values() if m._buffers]
         hooked = {id(m): m for m in [*_called(model), *owners]} if owners else {}
@@ -91,20 +90,11 @@ class StatisticsKeeper:
 
     def __call__(self, module: nn.Module, args: Any) -> None:
         """The hook: copy once for each step, in training mode."""
-        if torch.compiler.is_compiling() or not module.training or self._is_paused:
+        if torch.compiler.is_compiling() or not module.training:
             return
         self.calls += 1
         if not self._is_open:
             self._take()
-
-    @contextmanager
-    def paused(self) -> Generator[None]:
-        """Inside, passes are no step's: whoever runs them gives the buffers back himself."""
-        self._is_paused = True
-        try:
-            yield
-        finally:
-            self._is_paused = False
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:

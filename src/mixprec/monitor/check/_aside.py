@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import warnings
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -16,6 +18,9 @@ from torch import Tensor, nn
 from ...nn import passes_aside
 from .._random_states import load_random_states, random_states
 from ._setting import Setting
+
+_LIBRARY = __name__.partition(".")[0]
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
 @contextmanager
@@ -30,6 +35,7 @@ def everything_aside(setting: Setting) -> Generator[Mapping[str, Tensor]]:
     with ExitStack() as stack:
         stack.enter_context(_random_aside())
         stack.enter_context(_gradients_aside(setting.model))
+        stack.enter_context(_watchers_aside(setting.model))
         if setting.conversion is not None:
             stack.enter_context(passes_aside(setting.conversion))
         copies = stack.enter_context(_modules_aside(setting.model))
@@ -67,6 +73,33 @@ def _gradients_aside(model: nn.Module) -> Generator[None]:
             p.grad = grad
             if hooks:
                 p._post_accumulate_grad_hooks = hooks  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@contextmanager
+def _watchers_aside(model: nn.Module) -> Generator[None]:
+    """No hooks of this library inside: those who watch training see no pass of it. The user's own hooks run."""
+    before: list[tuple[Any, dict[Any, Any]]] = []
+    for module in model.modules():
+        for table in (getattr(module, name) for name in _HOOKS):
+            own = [key for key, hook in table.items() if _is_own(hook)]
+            if own:
+                before.append((table, dict(table)))
+                for key in own:
+                    del table[key]
+    try:
+        yield
+    finally:
+        for table, hooks in before:
+            table.clear()
+            table.update(hooks)
+
+
+def _is_own(hook: Any) -> bool:
+    """Whether a hook is this library's: one of its functions, or of its objects."""
+    hook = hook.func if isinstance(hook, functools.partial) else hook
+    owner = getattr(hook, "__self__", None)
+    holder = hook if inspect.isfunction(hook) else type(hook if owner is None else owner)
+    return str(holder.__module__).partition(".")[0] == _LIBRARY
 
 
 @contextmanager

@@ -1,0 +1,81 @@
+"""Alarms on the gradient norm: a spike, and a slow drift upward."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from .._finding import Finding
+from ._curve import Past
+from ._latch import Latches
+from ._thresholds import Thresholds
+
+
+class NormAlarm:
+    """Compares each norm with the last ones, and the median of many with the lowest such median that there was.
+
+    Norms are compared by their logarithms, in which they are spread evenly: a spike is both so many times the median
+    and beyond 6 * 1.4826 MAD of the logarithms, so that norms that always jump about (of a loss near zero) raise none.
+    """
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        at = thresholds
+        self._at, self._latches, self._lowest = at, Latches(at.rearm), math.inf
+        self._past, self._long = Past(at.window), Past(at.drift_window)
+
+    def step(self, step: int, norm: float) -> list[Finding]:
+        """The gradient norm of an applied step."""
+        if norm <= 0.0:
+            return []
+        found: list[Finding] = []
+        log = math.log(norm)
+        if self._past.is_full:
+            middle, deviation = self._past.middle(), self._past.deviation()
+            limit = middle + max(math.log(self._at.norm_spike), self._at.norm_mad * deviation)
+            if self._latches.tells("gradient spike", log > limit):
+                found.append(self._spike(step, norm, math.exp(middle), math.exp(limit)))
+        self._past.add(log)
+        self._long.add(log)
+        if self._long.is_full:
+            level = math.exp(self._long.middle())
+            if self._latches.tells("gradient-norm drift", level > self._at.norm_drift * self._lowest):
+                found.append(self._drift(step, level))
+            self._lowest = min(self._lowest, level)
+        return found
+
+    def _spike(self, step: int, norm: float, middle: float, limit: float) -> Finding:
+        return Finding(
+            step=step,
+            name="gradient spike",
+            severity="warning",
+            message=f"the gradient norm is {norm:.3g}, {norm / middle:.3g} times its median {middle:.3g}",
+            evidence={"gradient norm": norm, "median": middle, "limit": limit},
+            threshold=f"above {limit:.3g}, from the last {self._at.window} steps",
+            remedy="look at this step's batch; clip_norm= bounds what one batch can do",
+        )
+
+    def _drift(self, step: int, middle: float) -> Finding:
+        return Finding(
+            step=step,
+            name="gradient-norm drift",
+            severity="warning",
+            message=f"the gradient norm has drifted up to {middle:.3g}, {middle / self._lowest:.3g} times the lowest "
+            f"level that it had, {self._lowest:.3g}",
+            evidence={"median": middle, "lowest median": self._lowest},
+            threshold=f"{self._at.norm_drift:g} times the lowest median of {self._at.drift_window} steps",
+            remedy="a smaller learning rate, or formats with more mantissa bits in the layers whose gradients grow",
+        )
+
+    def state(self) -> dict[str, Any]:
+        """What it remembers, as JSON can hold it."""
+        lowest = self._lowest if math.isfinite(self._lowest) else None
+        past, long = list(self._past.values), list(self._long.values)
+        return {"past": past, "long": long, "lowest": lowest, "told": self._latches.state()}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continue from a ``state()``."""
+        self._past.values.extend(state["past"])
+        self._long.values.extend(state["long"])
+        self._lowest = math.inf if state["lowest"] is None else float(state["lowest"])
+        self._latches.load(state["told"])
