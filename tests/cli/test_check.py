@@ -58,7 +58,7 @@ def test_a_fault_is_printed_with_line_evidence_and_remedy(tmp_path: Path, capsys
     assert shown.startswith("check of recipe bf16: 1 fault")
     assert "fault: <model> (softmax): masked row" in shown
     assert "8 of 8 rows are -inf" in shown
-    assert "job.py:15" in shown
+    assert "job.py:14" in shown
     assert "remedy: leave one entry unmasked in every row" in shown
 
 
@@ -108,7 +108,7 @@ def test_a_mistake_is_one_line_and_status_2(
 
 def test_a_users_error_names_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", write(tmp_path, "return self.layr(x)"), "--recipe", "fp32"]) == 2
-    assert "job.py, line 15: AttributeError" in capsys.readouterr().err
+    assert "job.py, line 14: AttributeError" in capsys.readouterr().err
     file = write(tmp_path, "return self.layer(x)", "model(batch)")
     assert main(["check", file, "--recipe", "fp32"]) == 2
     assert "expected one number" in capsys.readouterr().err

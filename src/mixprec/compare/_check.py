@@ -38,7 +38,7 @@ def check_recipe(source: WorkloadSource, recipe: Recipe, *, seed: int = 0, devic
         0
     """
     workload = source.build(seed, device)
-    with own_random_state(device), calling(f"a step of {source.name} under recipe {recipe.name}", source.file):
+    with own_random_state(device), calling(f"a step under recipe {recipe.name}", source.file):
         torch.manual_seed(seed)
         model = copy.deepcopy(workload.model).train()
         session = prepare(
