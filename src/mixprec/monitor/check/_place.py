@@ -39,14 +39,14 @@ class Place:
         operation: what ran there, as torch calls it.
         line: the user's ``file:line``; empty where no frame is the user's.
         backward: whether it ran in the backward pass (of the operation that is named).
-        by_library: whether this library called it, and not the user.
+        by: the innermost function of this library between the user and the operation; empty where there is none.
     """
 
     path: str
     operation: str
     line: str = ""
     backward: bool = False
-    by_library: bool = False
+    by: str = ""
 
     @property
     def site(self) -> str:
@@ -59,25 +59,29 @@ class Place:
         return f"{self.path} ({self.operation}{', backward' if self.backward else ''})"
 
     @property
+    def by_library(self) -> bool:
+        """Whether this library called it, and not the user."""
+        return bool(self.by) and self.by not in _PASSING
+
+    @property
     def at(self) -> str:
         """``" at file:line"`` where that is known."""
         return f" at {self.line}" if self.line else ""
 
 
-def calling_line() -> tuple[str, bool]:
-    """The user's line that is running, and whether this library stands between it and the operation."""
+def calling_line() -> tuple[str, str]:
+    """The user's line that is running, and the innermost function of ``mixprec.nn`` before it."""
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    by_library = first = False
+    by = ""
     while frame is not None:
         name = frame.f_code.co_filename
         if name.startswith(_PRODUCTS):
-            # The innermost frame tells: those further out are the regions that every module runs in.
-            by_library = by_library or (not first and frame.f_code.co_name not in _PASSING)
-            first = True
+            # Those further out are the regions that every module runs in; another mode's observer stands before them.
+            by = by or ("" if frame.f_code.co_name == "__torch_dispatch__" else frame.f_code.co_name)
         elif not is_inner(name):
-            return f"{_short(name)}:{frame.f_lineno}", by_library
+            return f"{_short(name)}:{frame.f_lineno}", by
         frame = frame.f_back
-    return "", by_library
+    return "", by
 
 
 def raising_line(trace: TracebackType | None) -> str:

@@ -35,8 +35,8 @@ _REFUSALS = (
         remedy="leave the sigmoid out and use BCEWithLogitsLoss on the logits",
     ),
     _Refusal(
-        pattern=r"(scatter|index_put|index_add|index_copy|index_reduce|masked_scatter|Index put|index_fill).*"
-        r"(dtype|type|scalar)|(source and destination dtypes|self and (source|src|value)).*",
+        pattern=r"(scatter|index_\w+|Index put).*(dtype|type|scalar)|source and destination dtypes|"
+        r"self and (source|src|value)",
         name="scatter into another dtype",
         what="values of one dtype are written into a tensor of another",
         remedy="bring the source to the buffer's dtype: source.to(buffer.dtype)",

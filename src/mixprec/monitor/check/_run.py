@@ -132,10 +132,11 @@ def _gradients(setting: Setting) -> dict[str, Tensor]:
 
 
 def _larger_scale(setting: Setting, watcher: StepWatcher) -> float:
-    """The largest power of two that keeps the largest fp16 gradient below a quarter of the limit."""
-    if watcher.fp16_overflows or watcher.fp16_amax == 0:
+    """The largest power of two that keeps the largest fp16 gradient below a sixteenth of the limit."""
+    if watcher.fp16_overflows:
         return setting.loss_scale
-    room = math.floor(math.log2(65504 / 4 / watcher.fp16_amax))
+    # Where all are zero nothing tells how small they are: what mixed precision begins with.
+    room = math.floor(math.log2(65504 / 16 / watcher.fp16_amax)) if watcher.fp16_amax else 16
     return min(setting.loss_scale * 2.0 ** max(room, 0), max(_LARGEST, setting.loss_scale))
 
 
@@ -146,7 +147,7 @@ def _flushed(
     _backward(setting, loss, larger)
     counts: dict[str, tuple[int, int]] = {}
     for name, grad in _gradients(setting).items():
-        kept = grad != 0
+        kept = (grad != 0) & torch.isfinite(grad)
         lost = kept & (gradients[name] == 0) if name in gradients else kept
         counts[name] = int(lost.sum()), int(kept.sum())
     return counts

@@ -133,8 +133,8 @@ class StepWatcher(TorchDispatchMode):
             origin = None if own is None else self._places.get(own())
             return Place(ROOT, name, backward=True) if origin is None else replace(origin, backward=True)
         path = self._modules.path if self._modules.is_running else LOSS
-        line, by_library = calling_line()
-        place = Place(path, shown(name), line, by_library=by_library)
+        line, by = calling_line()
+        place = Place(path, shown(name), line, by=by)
         if number not in self._places or (torch.is_grad_enabled() and any(t.requires_grad for t in floating(args))):
             self._places[number] = place
         return place

@@ -57,7 +57,7 @@ def test_the_recipe_makes_up_for_it_with_a_note() -> None:
     found = prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), "fp16").check(loss_of(model, batch()))
     assert [(f.severity, f.name) for f in found] == [("note", "constant that vanishes")]
     healthy = Told(lambda s, h: torch.log(h.float().relu() + 1e-3))
-    session = prepare(healthy, torch.optim.SGD(healthy.parameters(), lr=0.1), "fp16")
+    session = prepare(healthy, torch.optim.SGD(healthy.parameters(), lr=0.1), "fp16", loss_scale=8.0)
     assert [f.name for f in session.check(loss_of(healthy, batch()))] == []
 
 

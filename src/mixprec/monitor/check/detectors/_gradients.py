@@ -16,7 +16,7 @@ class GradientDetector(Detector):
     """Gradients that are zero at this loss scale and are not at a larger one that still fits.
 
     Measured by a second backward pass through the same graph at the larger scale: the largest power of two that keeps
-    the largest fp16 gradient below a quarter of 65,504. A warning from 10 % of the gradients on, a fault from 50 %.
+    the largest fp16 gradient below a sixteenth of 65,504. A warning from 10 % of the gradients on, a fault from 50 %.
     """
 
     def end(self, step: Step) -> Iterable[Finding]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import torch
-
 from ..._finding import Finding
 from .._call import Call, short
 from .._place import shown
@@ -16,7 +14,7 @@ from ._detector import Detector
 class LaunderingDetector(Detector):
     """A NaN or +inf that goes into a clamp, ``nan_to_num`` or a saturating cast and comes out as a number. A fault.
 
-    A ``-inf`` alone is a mask and is none. (What made the infinity is told by itself.)
+    A ``-inf`` alone is a mask and is none, nor is what no gradient flows through (a degree matrix). (What made the infinity is told by itself.)
     """
 
     operations = None
@@ -24,8 +22,8 @@ class LaunderingDetector(Detector):
 
     def see(self, call: Call) -> Iterable[Finding]:
         """Whatever saturates."""
-        is_cast = call.library == "mixprec" or (call.name == "_to_copy" and _is_narrow(call.kwargs.get("dtype")))
-        if call.name not in self._NAMES and not is_cast:
+        is_cast = call.library == "mixprec"
+        if not is_cast and (call.name not in self._NAMES or not call.needs_grad):
             return ()
         suspect = [t for t, f in call.inputs if f.has_nan or f.has_inf or (is_cast and not f.is_finite)]
         if not suspect or not call.outputs or not all(f.is_finite for _, f in call.outputs):
@@ -38,7 +36,7 @@ class LaunderingDetector(Detector):
 
     def _told(self, call: Call, count: int, is_cast: bool) -> Iterator[Finding]:
         what = "a saturating cast" if is_cast else shown(call.name)
-        rule = f'[[rules]]\nmatch = "{call.place.path}"\nprecision = "compute"\n' if call.library == "mixprec" else ""
+        rule = f'[[rules]]\nmatch = "{call.place.path}"\nprecision = "compute"\n' if is_cast else ""
         yield call.finding(
             "fault",
             "infinity made finite",
@@ -50,8 +48,4 @@ class LaunderingDetector(Detector):
             "they show" if rule else "mend what made them; take the clamp away while looking for it",
             rule=rule,
         )
-
-
-def _is_narrow(dtype: object) -> bool:
-    return isinstance(dtype, torch.dtype) and dtype.is_floating_point and dtype.itemsize == 1
 
