@@ -96,9 +96,7 @@ def test_built_in_workloads_are_healthy(words: list[str], capsys: pytest.Capture
         (["resnet", "--data", "x.txt"], "takes no data"),
     ],
 )
-def test_a_mistake_is_one_line_and_status_2(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mistake_is_one_line_and_status_2(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", *words]) == 2
     shown = capsys.readouterr()
     assert shown.out == ""

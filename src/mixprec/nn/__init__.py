@@ -14,6 +14,7 @@ from ._passes_aside import passes_aside
 from ._resolve import is_without_session, resolve
 from ._standalone import StandaloneProducts
 from ._uncompiled import uncompiled
+from ._uneven_blocks import uneven_blocks
 
 __all__ = [
     "ROOT",
@@ -36,4 +37,5 @@ __all__ = [
     "register_layer",
     "resolve",
     "uncompiled",
+    "uneven_blocks",
 ]

@@ -46,4 +46,3 @@ def passes_aside(conversion: Conversion) -> Generator[None]:
         for name, value in before.items():
             setattr(state, name, value)
         conversion._rows, conversion._measured_notes = measured
-

@@ -12,7 +12,6 @@ from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from ...nn import passes_aside

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._finding import Finding
 from ...records import Severity
+from .._finding import Finding
 from ._place import Place
 from ._setting import Setting
 from ._values import Facts, is_measurable

@@ -51,7 +51,7 @@ def check_step(
         >>> found[0].name, found[0].severity, found[0].site
         ('probabilities into a loss', 'fault', '<loss> (binary_cross_entropy)')
     """
-    if not isinstance(model, nn.Module):
+    if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]  # what callers may give
         raise TypeError(f"check: model is {type(model).__name__}, expected torch.nn.Module")
     if not loss_scale > 0:
         raise ValueError(f"check: loss_scale is {loss_scale}, expected a positive number")

@@ -23,7 +23,8 @@ class Findings:
         """Take findings."""
         for finding in found:
             is_operation = finding.site.endswith(")")
-            key = finding.name, str(finding.evidence.get("line") or (finding.site if is_operation else ""))
+            place = finding.evidence.get("line") or (finding.site if is_operation else "")
+            key = finding.name, str(place) if finding.site != "<model>" else finding.message
             same = self._found.setdefault(key, [])
             if all((f.site, f.severity) != (finding.site, finding.severity) for f in same):
                 same.append(finding)

@@ -11,22 +11,53 @@ from ._values import NARROW, Facts, measured
 
 #: Operations that give the same values under another shape, of all of them.
 WHOLE_VIEWS = frozenset(
-    "view t transpose permute unsqueeze squeeze expand alias _unsafe_view reshape _reshape_alias clone "
-    "contiguous lift_fresh".split()
+    [
+        "view",
+        "t",
+        "transpose",
+        "permute",
+        "unsqueeze",
+        "squeeze",
+        "expand",
+        "alias",
+        "_unsafe_view",
+        "reshape",
+        "_reshape_alias",
+        "clone",
+        "contiguous",
+        "lift_fresh",
+    ]
 )
 #: Operations that give some of the values.
 PARTS = frozenset(
-    "select slice index gather index_select unbind split split_with_sizes chunk cat stack take_along_dim masked_select "
-    "diagonal as_strided".split()
+    [
+        "select",
+        "slice",
+        "index",
+        "gather",
+        "index_select",
+        "unbind",
+        "split",
+        "split_with_sizes",
+        "chunk",
+        "cat",
+        "stack",
+        "take_along_dim",
+        "masked_select",
+        "diagonal",
+        "as_strided",
+    ]
 )
 #: Operations whose results have no values yet; kernels that are no operators may write them.
-EMPTY = frozenset("empty empty_like new_empty empty_strided new_empty_strided empty_permuted".split())
+EMPTY = frozenset(["empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"])
 #: Operations after which probabilities are still such, or their complements.
-_STILL_PROBABILITIES = frozenset("clamp clamp_min clamp_max add sub rsub mean sum".split())
+_STILL_PROBABILITIES = frozenset(["clamp", "clamp_min", "clamp_max", "add", "sub", "rsub", "mean", "sum"])
 #: Operations whose large values a constant may have put there.
-_FILLING = frozenset("masked_fill where full full_like fill scalar_tensor new_full mul rsub index_put".split())
-_MASKED_ON = frozenset("add sub mul where masked_fill minimum maximum triu tril".split())
-_PROBABILITIES = frozenset("sigmoid _softmax special_expit".split())
+_FILLING = frozenset(
+    ["masked_fill", "where", "full", "full_like", "fill", "scalar_tensor", "new_full", "mul", "rsub", "index_put"]
+)
+_MASKED_ON = frozenset(["add", "sub", "mul", "where", "masked_fill", "minimum", "maximum", "triu", "tril"])
+_PROBABILITIES = frozenset(["sigmoid", "_softmax", "special_expit"])
 #: From this magnitude on a constant is taken for a mask's.
 MASK_FROM = 1e3
 

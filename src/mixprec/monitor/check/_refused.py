@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from torch import nn
+
 from .._finding import Finding
 from ._place import LOSS, Place, is_inner, raising_line, shown
 from ._setting import Setting
@@ -86,7 +88,7 @@ def _path(error: Exception, watcher: StepWatcher) -> str:
     found, trace = LOSS, error.__traceback__
     while trace is not None:
         owner = trace.tb_frame.f_locals.get("self")
-        path = watcher.path_of(owner) if hasattr(owner, "named_modules") else None
+        path = watcher.path_of(owner) if isinstance(owner, nn.Module) else None
         found = path or found
         trace = trace.tb_next
     return found

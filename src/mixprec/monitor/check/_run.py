@@ -62,9 +62,7 @@ def run_check(setting: Setting, step: Callable[[], Tensor]) -> Preflight:
     return Preflight(findings=findings.all(), recipe=setting.recipe, operations=watcher.operations)
 
 
-def _watched(
-    setting: Setting, step: Callable[[], Tensor], watcher: StepWatcher, buffers: Mapping[str, Tensor]
-) -> Step:
+def _watched(setting: Setting, step: Callable[[], Tensor], watcher: StepWatcher, buffers: Mapping[str, Tensor]) -> Step:
     """The step itself; a second backward pass where fp16 may have flushed gradients."""
     before = {name: buffer.clone() for name, buffer in buffers.items()}
     versions = {name: buffer._version for name, buffer in buffers.items()}
@@ -103,7 +101,9 @@ def _check_loss(loss: object) -> None:
             "forward pass and return the loss; the check runs the backward pass"
         )
     if loss.numel() != 1:
-        raise ValueError(f"check: step returned a tensor of shape {tuple(loss.shape)}, expected one number: loss.mean()")
+        raise ValueError(
+            f"check: step returned a tensor of shape {tuple(loss.shape)}, expected one number: loss.mean()"
+        )
     if not loss.requires_grad:
         raise ValueError(
             "check: the loss that step returned has no graph: run the model with gradients on, and neither detach the "

@@ -113,4 +113,3 @@ def measured(x: Tensor) -> Facts:
             has_inf=bool((value == float("inf")).any()),
             dtype=x.dtype,
         )
-

@@ -70,7 +70,9 @@ def test_many_additions_to_one_element(dtype: torch.dtype, rows: int, told: int)
         found = check_step(model, loss_of(model, batch(rows=rows, dtype=dtype)))
         assert [f.name for f in found if f.name == "scattered sum in 16 bits"] == ["scattered sum in 16 bits"] * told
         wide = Told(lambda s, h, form=form: form(s, h.float())).to(dtype)
-        assert "scattered sum in 16 bits" not in [f.name for f in check_step(wide, loss_of(wide, batch(8, rows, dtype)))]
+        assert "scattered sum in 16 bits" not in [
+            f.name for f in check_step(wide, loss_of(wide, batch(8, rows, dtype)))
+        ]
 
 
 ADVANCES: dict[str, Callable[[nn.Module, Tensor], Tensor]] = {

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from mixprec.monitor import check_step
+from mixprec.specs import Recipe
 from mixprec.training import prepare
 
+NAME = "size that blocks do not divide"
 X = torch.linspace(-1, 1, 128).reshape(4, 32)
 
 
@@ -87,4 +89,24 @@ def test_a_gemm_that_the_recipe_does_not_reach(recipe: str) -> None:
     assert sum(f.name == "GEMM outside of the recipe" for f in found) == len({f.site for f in told})
     covered = nn.Linear(32, 32)
     session = prepare(covered, torch.optim.SGD(covered.parameters(), lr=0.1), recipe)
-    assert len(session.check(lambda: covered(X).square().mean())) == 0
+    assert [f for f in session.check(lambda: covered(X).square().mean()) if f.severity != "note"] == []
+
+
+def test_sizes_that_blocks_do_not_divide_are_a_note_with_a_rule() -> None:
+    model = nn.Sequential(nn.Linear(32, 32), nn.Linear(32, 20))
+    session = prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), "mxfp8")
+    (note,) = [f for f in session.check(lambda: model(X).square().mean()) if f.name == NAME]
+    assert (note.severity, note.site) == ("note", "1")
+    front, rules = session.recipe.to_toml().split("[[rules]]", 1)
+    mended = Recipe.from_toml(f"{front}{note.rule}\n[[rules]]{rules}")
+    mild = nn.Sequential(nn.Linear(32, 32), nn.Linear(32, 20))
+    session = prepare(mild, torch.optim.SGD(mild.parameters(), lr=0.1), mended)
+    assert NAME not in [f.name for f in session.check(lambda: mild(X).square().mean())]
+
+
+def test_a_rule_that_is_about_no_layer_is_a_note() -> None:
+    model = nn.Sequential(nn.Linear(32, 32), nn.LSTM(32, 32))
+    session = prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), "mxfp8")
+    found = session.check(lambda: model(X)[0].square().mean())
+    told = [f.message for f in found if f.name == "rule that does less than it says"]
+    assert told == [note for note in session.notes if note.startswith("recipe mxfp8: ")]

@@ -192,4 +192,3 @@ def test_an_infinity_that_a_saturating_cast_would_hide(recipe_name: str) -> None
     healthy = Hides(1.0)
     session = prepare(healthy, torch.optim.SGD(healthy.parameters(), lr=0.1), recipe_name)
     assert not session.check(lambda: healthy(torch.ones(32, 32)).square().mean()).faults
-

@@ -32,7 +32,7 @@ def test_h9_names_the_table_and_the_positions(dtype: torch.dtype, error: float) 
 def test_h9_under_a_recipe_is_healthy_for_the_table_stays_fp32(recipe: str) -> None:
     model = Rotary()
     session = prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), recipe)
-    assert len(session.check(lambda: model().float().mean())) == 0
+    assert [f for f in session.check(lambda: model().float().mean()) if f.severity != "note"] == []
 
 
 @pytest.mark.parametrize(("length", "severity"), [(16, None), (17, "warning"), (257, "fault")])

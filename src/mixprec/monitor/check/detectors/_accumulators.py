@@ -31,7 +31,9 @@ class AccumulatorDetector(Detector):
     """
 
     operations = frozenset(
-        name for one in (*_INDEXED, "scatter", "index_copy", "masked_scatter", "index_fill") for name in (one, f"{one}_")
+        name
+        for one in (*_INDEXED, "scatter", "index_copy", "masked_scatter", "index_fill")
+        for name in (one, f"{one}_")
     )
 
     def see(self, call: Call) -> Iterable[Finding]:
@@ -41,7 +43,12 @@ class AccumulatorDetector(Detector):
         if widened is not None and isinstance(target, Tensor) and not call.place.backward:
             yield self._widened(call, name, target, widened)
             return
-        if name not in _INDEXED or not isinstance(target, Tensor) or target.dtype not in NARROW or not _accumulates(name, call):
+        if (
+            name not in _INDEXED
+            or not isinstance(target, Tensor)
+            or target.dtype not in NARROW
+            or not _accumulates(name, call)
+        ):
             return
         at = call.args[_INDEXED[name]]
         most = _most_additions(target, at, int(call.args[1]) if name in ("index_add",) else None)
@@ -60,8 +67,8 @@ class AccumulatorDetector(Detector):
         return call.finding(
             "note",
             "scatter into another dtype",
-            f"{name} writes {short(widened)} values into a tensor of {short(target.dtype)}; the recipe casts them here, "
-            "torch alone refuses it",
+            f"{name} writes {short(widened)} values into a tensor of {short(target.dtype)}; the recipe casts them "
+            "here, torch alone refuses it",
             evidence={"source": short(widened), "target": short(target.dtype)},
             threshold="one dtype",
             remedy="bring the source to the buffer's dtype: source.to(buffer.dtype)",
@@ -106,8 +113,8 @@ class AccumulatorDetector(Detector):
                 name="loss in 16 bits",
                 severity="warning",
                 site="<loss>",
-                message=f"the loss is {short(step.loss.dtype)}: {bits} significant bits, and sums of it over steps stop "
-                f"to grow after about {STOPS[step.loss.dtype]} of them",
+                message=f"the loss is {short(step.loss.dtype)}: {bits} significant bits, and sums of it over steps "
+                f"stop to grow after about {STOPS[step.loss.dtype]} of them",
                 evidence={"dtype": short(step.loss.dtype)},
                 threshold="a loss in fp32",
                 remedy="compute the loss of output.float(), and add float(loss) or loss.item() to meters",
@@ -116,7 +123,7 @@ class AccumulatorDetector(Detector):
     def _counters(self) -> Iterator[Finding]:
         for optimizer in self.setting.optimizers:
             for param, state in optimizer.state.items():
-                count = state.get("step") if isinstance(state, dict) else None
+                count: object = state.get("step")
                 if isinstance(count, Tensor) and count.dtype in NARROW:
                     yield Finding(
                         step=self.setting.step,

@@ -28,8 +28,8 @@ class ConversionDetector(Detector):
         yield call.finding(
             "fault",
             "complex cast to real",
-            f"a {short(source.dtype)} tensor of shape {tuple(source.shape)} becomes {short(target)}: its imaginary part "
-            "is discarded",
+            f"a {short(source.dtype)} tensor of shape {tuple(source.shape)} becomes {short(target)}: its imaginary "
+            "part is discarded",
             evidence={"from": short(source.dtype), "to": short(target)},
             threshold="no complex tensor in a real dtype",
             remedy="keep complex buffers complex64 (mixprec.convert does), or cast torch.view_as_real(x)",

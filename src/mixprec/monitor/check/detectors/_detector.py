@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -50,7 +49,7 @@ class Step:
         return all(bool(torch.isfinite(t).all()) for t in (self.loss, *self.gradients.values()))
 
 
-class Detector(ABC):
+class Detector:
     """Looks for one kind of trouble.
 
     Attributes:

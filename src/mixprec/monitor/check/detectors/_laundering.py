@@ -14,11 +14,24 @@ from ._detector import Detector
 class LaunderingDetector(Detector):
     """A NaN or +inf that goes into a clamp, ``nan_to_num`` or a saturating cast and comes out as a number. A fault.
 
-    A ``-inf`` alone is a mask and is none, nor is what no gradient flows through (a degree matrix). (What made the infinity is told by itself.)
+    A ``-inf`` alone is a mask and is none, nor is what no gradient flows through (a degree matrix). What made the
+    infinity is told by itself.
     """
 
     operations = None
-    _NAMES = frozenset("clamp clamp_ clamp_min clamp_max clamp_max_ nan_to_num nan_to_num_ hardtanh hardtanh_".split())
+    _NAMES = frozenset(
+        [
+            "clamp",
+            "clamp_",
+            "clamp_min",
+            "clamp_max",
+            "clamp_max_",
+            "nan_to_num",
+            "nan_to_num_",
+            "hardtanh",
+            "hardtanh_",
+        ]
+    )
 
     def see(self, call: Call) -> Iterable[Finding]:
         """Whatever saturates."""
@@ -45,7 +58,8 @@ class LaunderingDetector(Detector):
             evidence={"nonfinite": count, "dtype": short(call.inputs[0][1].dtype)},
             threshold="no NaN and no +inf into what saturates",
             remedy="mend what made them (told above or below); until then leave this layer in the compute dtype, where "
-            "they show" if rule else "mend what made them; take the clamp away while looking for it",
+            "they show"
+            if rule
+            else "mend what made them; take the clamp away while looking for it",
             rule=rule,
         )
-

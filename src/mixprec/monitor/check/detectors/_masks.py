@@ -21,8 +21,12 @@ _FILLS = frozenset({"masked_fill", "where", "full", "full_like", "fill", "scalar
 _SUMS = frozenset({"add", "sub"})
 _SOFTMAXES = frozenset({"_softmax", "_log_softmax", "_safe_softmax"})
 _ATTENTION = frozenset(
-    "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_efficient_attention "
-    "_scaled_dot_product_flash_attention _scaled_dot_product_attention_math".split()
+    [
+        "_scaled_dot_product_flash_attention_for_cpu",
+        "_scaled_dot_product_efficient_attention",
+        "_scaled_dot_product_flash_attention",
+        "_scaled_dot_product_attention_math",
+    ]
 )
 _REMEDY = (
     "mask with a boolean (scaled_dot_product_attention takes it), or masked_fill(mask, float('-inf')) and leave no row "
@@ -78,8 +82,8 @@ class MaskDetector(Detector):
         return call.finding(
             "warning",
             "hard-coded mask",
-            f"the constant {worst:g} is {'-' if worst < 0 else ''}inf in {short(made.dtype)}: a row that is masked whole "
-            "becomes NaN in the softmax, and 0 * inf NaN in a product",
+            f"the constant {worst:g} is {'-' if worst < 0 else ''}inf in {short(made.dtype)}: a row that is masked "
+            "whole becomes NaN in the softmax, and 0 * inf NaN in a product",
             evidence={"constant": worst, "limit": limit},
             threshold=f"{short(made.dtype)} holds {limit:g}",
             remedy=_REMEDY,

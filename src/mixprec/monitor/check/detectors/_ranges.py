@@ -20,11 +20,34 @@ HEADROOM = 8.0
 #: Share of non-zero operands whose square may be zero.
 FLUSHED = 0.5
 _POLES = frozenset(
-    "log log2 log10 log1p div reciprocal rsqrt sqrt pow div_ log_ sqrt_ acos asin atanh digamma lgamma "
-    "linalg_vector_norm norm".split()
+    [
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "div",
+        "reciprocal",
+        "rsqrt",
+        "sqrt",
+        "pow",
+        "div_",
+        "log_",
+        "sqrt_",
+        "acos",
+        "asin",
+        "atanh",
+        "digamma",
+        "lgamma",
+        "linalg_vector_norm",
+        "norm",
+    ]
 )
 # What makes no values of its own.
-_MADE = WHOLE_VIEWS | PARTS | frozenset("full full_like fill fill_ scalar_tensor new_full masked_fill masked_fill_".split())
+_MADE = (
+    WHOLE_VIEWS
+    | PARTS
+    | frozenset(["full", "full_like", "fill", "fill_", "scalar_tensor", "new_full", "masked_fill", "masked_fill_"])
+)
 _BF16 = 'compute_dtype = "bf16"\n'
 
 
@@ -93,14 +116,18 @@ class RangeDetector(Detector):
         is_ordinary = self.setting.is_dynamic and is_fp16 and fitting >= 1
         smaller = max(_power_below(fitting / 2), 1.0)
         if is_ordinary:
-            told = f"the first steps are skipped until the dynamic loss scale ({scale:g}) has come down; that is ordinary"
+            told = (
+                f"the first steps are skipped until the dynamic loss scale ({scale:g}) has come down; that is ordinary"
+            )
             remedy = f"nothing; or begin with a smaller scale, e.g. {smaller:g}"
         elif is_fp16 and scale > 1 and fitting >= 1:
             told = f"the loss scale ({scale:g}) is too large, and every step is skipped or wrong"
             remedy = f"a loss scale of {smaller:g}, or a dynamic one"
         else:
             told = "a finite forward pass has a broken gradient, at any loss scale"
-            remedy = "look at the operation where its operand is 0 (root, norm, log, division: put an eps inside, in fp32)"
+            remedy = (
+                "look at the operation where its operand is 0 (root, norm, log, division: put an eps inside, in fp32)"
+            )
         return call.finding(
             "note" if is_ordinary else "fault",
             "gradient overflow",
@@ -119,7 +146,10 @@ class RangeDetector(Detector):
             "fault",
             "logarithm, root or division of zero",
             f"{shown(call.name)} of {cause} is {_kind(facts)}{where}",
-            evidence={"lowest operand": min((f.low for _, f in call.inputs), default=0.0), "nonfinite": facts.nonfinite},
+            evidence={
+                "lowest operand": min((f.low for _, f in call.inputs), default=0.0),
+                "nonfinite": facts.nonfinite,
+            },
             threshold="finite results of finite operands",
             remedy="put an eps where its operand is made (inside the root, in fp32), or clamp the operand before",
         )

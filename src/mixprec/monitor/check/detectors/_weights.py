@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.optim import Optimizer
 
-from ....optim import AdamW, lost_eps
 from ....optim import SGD as KernelSGD
+from ....optim import AdamW, lost_eps
 from ..._finding import Finding
 from .._call import short
 from .._values import NARROW
@@ -57,7 +57,9 @@ class WeightDetector(Detector):
             gradient = step.gradients.get(self.setting.names[p])
             if gradient is None or not rate > 0:
                 continue
-            update = _update(optimizer, group, rate, gradient.detach().float() / self.setting.loss_scale, self._clip(step))
+            update = _update(
+                optimizer, group, rate, gradient.detach().float() / self.setting.loss_scale, self._clip(step)
+            )
             if update is not None:
                 yield from self._compare(optimizer, p, update, gradient, rate)
 
@@ -85,8 +87,8 @@ class WeightDetector(Detector):
             severity="fault" if share >= MOST else "warning",
             site=self.setting.names[p],
             message=f"{self.setting.names[p]} is {dtype} without an fp32 master, and {type(optimizer).__name__} at "
-            f"learning rate {rate:g} changes it by {typical:.2g} of its value: {100 * share:.0f} % of {some} updates are "
-            "rounded away",
+            f"learning rate {rate:g} changes it by {typical:.2g} of its value: {100 * share:.0f} % of {some} updates "
+            "are rounded away",
             evidence={"share lost": share, "typical update / weight": typical, "learning rate": rate},
             threshold=f"{least:g} of the weight is always lost in {dtype}; told from {SOME:g} of the elements on",
             remedy=f"keep fp32 masters (recipe '{dtype}'), or round stochastically or with Kahan sums ('bf16-sr', "
@@ -109,7 +111,9 @@ class WeightDetector(Detector):
         )
 
 
-def _update(optimizer: Optimizer, group: Mapping[str, Any], rate: float, gradient: Tensor, clip: float) -> Tensor | None:
+def _update(
+    optimizer: Optimizer, group: Mapping[str, Any], rate: float, gradient: Tensor, clip: float
+) -> Tensor | None:
     """Magnitude of the first update; ``None``: of an optimizer whose update is not known here."""
     kind = type(optimizer).__name__.lower()
     if "adam" in kind or kind in ("lion", "adagrad", "signsgd", "lamb"):
