@@ -11,6 +11,7 @@ from ._storages import StorageKey, storage_bytes, storages_in, tensors_in
 from ._updates import UpdateFinding, UpdateWatch
 from ._watches import StepWatches
 from .alarms import Alarms, Thresholds
+from .check import Preflight, check_step
 from .locate import CAUSES, Fault, Locator, NotReproduced, StepRecording, locate
 from .recorder import FlightRecorder
 from .sampling import Sampled, Sampler
@@ -26,6 +27,7 @@ __all__ = [
     "Locator",
     "Monitoring",
     "NotReproduced",
+    "Preflight",
     "Sampled",
     "Sampler",
     "SavedStorage",
@@ -39,6 +41,7 @@ __all__ = [
     "UpdateFinding",
     "UpdateWatch",
     "can_look_into_graphs",
+    "check_step",
     "load_random_states",
     "locate",
     "random_states",

@@ -12,9 +12,11 @@ from ._layer_types import is_converted_layer, register_layer
 from ._module_stack import ROOT, ModuleStack
 from ._node_origins import NodeOrigins, tensors_of
 from ._operand_watch import OperandWatch, SeenOperand
+from ._passes_aside import passes_aside
 from ._resolve import is_without_session, resolve
 from ._standalone import StandaloneProducts
 from ._uncompiled import has_compiled_parts, uncompiled
+from ._uneven_blocks import uneven_blocks
 
 __all__ = [
     "ROOT",
@@ -38,8 +40,10 @@ __all__ = [
     "is_ruled",
     "is_without_session",
     "native_here",
+    "passes_aside",
     "register_layer",
     "resolve",
     "tensors_of",
     "uncompiled",
+    "uneven_blocks",
 ]

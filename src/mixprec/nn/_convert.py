@@ -227,17 +227,6 @@ class Conversion:
         """The step was skipped: give its random bits back, and forget its amaxes."""
         self._step_start.restore(self.state)
 
-    @contextmanager
-    def repeated_step(self) -> Generator[None]:
-        """Inside, the random bits' position and the histories are those that the step began with; then as before."""
-        now, passes = StepStart.of(self.state), self.state.passes
-        self._step_start.restore(self.state)
-        try:
-            yield
-        finally:
-            now.restore(self.state)
-            self.state.passes = passes
-
     def position(self) -> tuple[int, int]:
         """Changes with every training pass that begins, compiled ones that draw random bits included."""
         return self.state.passes, self.state.random._version

@@ -1,4 +1,4 @@
-"""Casts of a conversion that leave their format's range: overflow to inf, or saturation under a scale that is too old."""
+"""Casts of a conversion that leave their format's range: overflow to inf, or saturation under a scale too old."""
 
 from __future__ import annotations
 

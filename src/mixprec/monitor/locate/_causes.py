@@ -31,7 +31,7 @@ CAUSES: Mapping[str, Cause] = MappingProxyType(
         ),
         "activation overflow": Cause(
             "an activation beyond the format's range",
-            "recipe 'bf16', whose range is fp32's; or a smaller initial weight, a norm before this layer, or a scaled cast",
+            "recipe 'bf16', whose range is fp32's; or a norm before this layer, smaller weights, or a scaled cast",
             keeps_wide=True,
         ),
         "hard-coded mask": Cause(
@@ -66,7 +66,7 @@ CAUSES: Mapping[str, Cause] = MappingProxyType(
         ),
         "gradient overflow": Cause(
             "a gradient beyond the format's range at loss scale 1 too",
-            "recipe 'bf16', whose range is fp32's; or a smaller loss (a mean instead of a sum), or a clipped activation",
+            "recipe 'bf16', whose range is fp32's; or a smaller loss, a mean instead of a sum",
             keeps_wide=True,
         ),
         "loss": Cause(

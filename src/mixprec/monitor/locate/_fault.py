@@ -18,8 +18,8 @@ class Fault:
 
     Attributes:
         step: applied steps before it.
-        site: module path; ``"<loss>"`` for what was computed outside of the model, ``"<input>"`` for its arguments, or a
-            parameter's name.
+        site: module path; ``"<loss>"`` for what was computed outside of the model, ``"<input>"`` for its arguments, or
+            a parameter's name.
         operation: the operator's name, or the cast; empty for inputs, weights and the loss.
         direction: ``"forward"`` or ``"backward"``.
         operand: role (``"input"``, ``"weight"``, ``"grad_output"``) or name of the operand; ``"output"`` for a result.

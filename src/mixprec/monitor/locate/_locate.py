@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from ...nn import ROOT, conversion_of
+from .._aside import everything_aside
 from ._cast_watch import CastWatch
 from ._fault import LOSS, Fault
 from ._locator import fault_of, saturation_of
-from ._replay import left_as_it_was
 from ._values import is_finite
 from ._watch_mode import FiniteWatch
 from ._weights import bad_weight
@@ -45,7 +45,7 @@ def locate(model: nn.Module, run_step: Callable[[], Any], *, step: int = 0) -> F
     conversion = conversion_of(model)
     watch = FiniteWatch(model)
     casts = CastWatch(watch)
-    with left_as_it_was(model, conversion):
+    with everything_aside(model, conversion):
         loss = None
         with nullcontext() if conversion is None else conversion.watched_by(casts), watch, torch.enable_grad():
             loss = run_step()

@@ -69,6 +69,7 @@ class StepRecording:
 
     Attributes:
         batches: those of the running step.
+        is_whole: whether all of them are.
 
     Example:
         >>> model = nn.Linear(2, 1)
@@ -82,7 +83,7 @@ class StepRecording:
     def __init__(self, model: nn.Module, limit: int = 256) -> None:
         self.model, self.limit = model, limit
         self.batches: list[MicroBatch] = []
-        self.is_whole, self.is_paused, self.was_compiled = True, False, False
+        self.is_whole = True
         self._depth = 0
         self._handles = [
             model.register_forward_pre_hook(self._before, with_kwargs=True, prepend=True),
@@ -93,7 +94,7 @@ class StepRecording:
         if torch.compiler.is_compiling():
             return
         self._depth += 1
-        if self._depth > 1 or self.is_paused or not torch.is_grad_enabled():
+        if self._depth > 1 or not torch.is_grad_enabled():
             return
         if len(self.batches) >= self.limit:
             self.is_whole = False
@@ -106,7 +107,7 @@ class StepRecording:
         if torch.compiler.is_compiling():
             return
         self._depth = max(self._depth - 1, 0)
-        if self._depth or self.is_paused or not torch.is_grad_enabled() or not self.batches or not self.is_whole:
+        if self._depth or not torch.is_grad_enabled() or not self.batches or not self.is_whole:
             return
         batch = self.batches[-1]
         for place, leaf in enumerate(output_tensors(output)):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from ...nn import Conversion
-from .._random_states import load_random_states, random_states
+from .._aside import everything_aside
+from .._random_states import load_random_states
 from ._recording import MicroBatch, StepRecording, output_tensors
 from ._values import is_finite
 
@@ -36,25 +37,6 @@ class Replayed:
         return not self.bad_outputs and not self.bad_gradients and all(map(is_finite, self.gradients.values()))
 
 
-@contextmanager
-def left_as_it_was(model: nn.Module, conversion: Conversion | None) -> Generator[None]:
-    """After what runs inside, random states, buffers, gradients and the conversion's state are what they were."""
-    states, kept = random_states(), [(p, p.grad) for p in model.parameters()]
-    buffers = [(owner, name, b, b.detach().clone()) for owner, name, b in _buffers(model)]
-    for p, _ in kept:
-        p.grad = None
-    try:
-        with conversion.repeated_step() if conversion is not None else nullcontext():
-            yield
-    finally:
-        for p, grad in kept:
-            p.grad = grad
-        for owner, name, tensor, value in buffers:
-            tensor.data.copy_(value)
-            owner._buffers[name] = tensor  # one that was replaced comes back
-        load_random_states(states)
-
-
 def replay(
     recording: StepRecording,
     conversion: Conversion | None,
@@ -65,27 +47,23 @@ def replay(
     """Run the recorded micro-batches again, forward and backward from the gradients of their outputs.
 
     Args:
-        recording: what to run; it is paused meanwhile.
+        recording: what to run.
         conversion: of the model, if it is converted.
         factor: what the gradients are multiplied by.
         watched: a context for the passes.
     """
     model, bad_outputs, bad_gradients = recording.model, list[tuple[int, Tensor]](), list[Any]()
-    recording.is_paused = True
-    try:
-        with left_as_it_was(model, conversion), ExitStack() as stack:
-            if hasattr(model, "no_sync"):  # of DDP: gradients are not summed over ranks again
-                stack.enter_context(model.no_sync())  # pyright: ignore[reportCallIssue, reportArgumentType]
-            stack.enter_context(watched())
+    with everything_aside(model, conversion):
+        if conversion is not None:
+            conversion.discard_step()  # a copy's: the step begins where it began
+        with watched():
             for number, batch in enumerate(recording.batches):
                 outputs = _forward(model, batch)
                 bad_outputs += [(number, o) for o in outputs if not is_finite(o)]
                 pairs = [(outputs[i], g) for i, g in sorted(batch.gradients.items()) if i < len(outputs)]
                 bad_gradients += [(number, o, g) for o, g in pairs if not is_finite(g)]
                 _backward(pairs, factor, conversion)
-            gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    finally:
-        recording.is_paused = False
+        gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     return Replayed(gradients=gradients, bad_outputs=tuple(bad_outputs), bad_gradients=tuple(bad_gradients))
 
 
@@ -102,12 +80,3 @@ def _backward(pairs: Sequence[tuple[Tensor, Tensor]], factor: float, conversion:
         return
     with conversion.region() if conversion is not None else nullcontext():
         torch.autograd.backward([output for output, _ in known], [gradient for _, gradient in known])
-
-
-def _buffers(model: nn.Module) -> list[tuple[nn.Module, str, Tensor]]:
-    return [
-        (module, name, buffer)
-        for module in model.modules()
-        for name, buffer in module._buffers.items()
-        if buffer is not None and buffer.layout == torch.strided
-    ]
