@@ -188,7 +188,8 @@ class FiniteWatch(TorchDispatchMode):
 
 
 def _memory(tensor: Tensor) -> int:
-    return tensor.untyped_storage()._cdata if tensor.layout == torch.strided else id(tensor)
+    storage = tensor.untyped_storage() if tensor.layout == torch.strided else None
+    return id(tensor) if storage is None else storage._cdata  # pyright: ignore[reportPrivateUsage]  # no public identity
 
 
 def _operands(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Tensor]]:
