@@ -63,13 +63,13 @@ class LoopSteps:
         self.own_seconds = 0.0
         self._last = time.perf_counter()
         self._passes = 0
+        if scaler is not None:  # what may be refused comes first
+            _scaler.listen(scaler, self)
         self._root = RootHooks(model, self.begin_pass, self._losses.returned)
         self._handles: list[RemovableHandle] = []
         for optimizer in self._optimizers:
             self._handles.append(optimizer.register_step_pre_hook(self._before))
             self._handles.append(optimizer.register_step_post_hook(self._after))
-        if scaler is not None:
-            _scaler.listen(scaler, self)
 
     def loss(self, loss: Tensor, name: str) -> None:
         """A loss is about to be backpropagated."""
