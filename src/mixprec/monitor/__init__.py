@@ -1,16 +1,24 @@
-"""What watches a run: sampling, the first bad tensor, exporters, and what is held in memory."""
+"""What watches a run: sampling, the first bad tensor, exporters, and what is held in memory.
+
+The package itself is callable: ``mixprec.monitor(model, optimizer)`` is ``attach``.
+"""
+
+import sys
 
 from ._alarm_watch import AlarmWatch
+from ._callable_package import CallablePackage
 from ._finding import Finding
 from ._listeners import Listeners
 from ._monitoring import Monitoring
 from ._random_states import load_random_states, random_states
 from ._saved_tensors import SavedStorage, SavedTensors, can_look_into_graphs, saved_tensors
+from ._stalled_weights import StalledWeights
 from ._step_watch import StepFacts, StepWatch
 from ._storages import StorageKey, storage_bytes, storages_in, tensors_in
 from ._updates import UpdateFinding, UpdateWatch
 from ._watches import StepWatches
 from .alarms import Alarms, Thresholds
+from .attach import Monitor, attach
 from .check import Preflight, check_step
 from .locate import CAUSES, Fault, Locator, NotReproduced, StepRecording, locate
 from .recorder import FlightRecorder
@@ -25,6 +33,7 @@ __all__ = [
     "FlightRecorder",
     "Listeners",
     "Locator",
+    "Monitor",
     "Monitoring",
     "NotReproduced",
     "Preflight",
@@ -32,6 +41,7 @@ __all__ = [
     "Sampler",
     "SavedStorage",
     "SavedTensors",
+    "StalledWeights",
     "StepFacts",
     "StepRecording",
     "StepWatch",
@@ -40,6 +50,7 @@ __all__ = [
     "Thresholds",
     "UpdateFinding",
     "UpdateWatch",
+    "attach",
     "can_look_into_graphs",
     "check_step",
     "load_random_states",
@@ -50,3 +61,5 @@ __all__ = [
     "storages_in",
     "tensors_in",
 ]
+
+sys.modules[__name__].__class__ = CallablePackage

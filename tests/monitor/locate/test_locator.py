@@ -250,3 +250,17 @@ def test_a_flipped_bit_needs_no_replay_and_one_weight_of_many_is_named():
     model.blocks[1].fc2.weight.data.fill_(float("nan"))
     found = locate(model, lambda: torch.zeros((), requires_grad=True))
     assert (found.site, found.cause) == ("blocks.1.fc2.weight", "diverged weights")
+
+
+def test_a_loop_that_is_only_watched():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+    model[0].register_forward_hook(lambda m, a, out: (out * 0).log() + out)
+    optimizer, scaler = torch.optim.SGD(model.parameters(), lr=0.1), torch.amp.GradScaler("cpu", init_scale=4.0)
+    with mixprec.monitor(model, optimizer, scaler=scaler) as monitor:
+        scaler.scale(monitor.loss(model(torch.ones(2, 4)).mean())).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        assert (monitor.skipped, monitor.applied) == (1, 0)
+        assert (monitor.fault.site, monitor.fault.cause) == ("0", "log of zero")
+        assert any(finding.name == "log of zero" for finding in monitor.findings)
