@@ -23,8 +23,9 @@ from torch import nn
 
 import mixprec.optim
 from mixprec.specs import LayerPrecision, LossScale, Moments, Recipe, Rule
+from mixprec.tensors.trees import pack_state
 from mixprec.training import prepare
-from mixprec.training.checkpoint import CheckpointNotWritten, pack_state
+from mixprec.training.checkpoint import CheckpointNotWritten
 
 STEPS, EVERY, BAD = 10, 2, 3
 RECIPE = Recipe(

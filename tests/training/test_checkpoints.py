@@ -16,9 +16,9 @@ from safetensors.torch import save_file
 from torch import nn
 
 import mixprec.optim
+from mixprec.monitor import load_random_states, random_states
 from mixprec.specs import LayerPrecision, LossScale, Moments, Recipe, Rule, recipe
 from mixprec.training import CheckpointDamaged, prepare
-from mixprec.training._random_states import load_random_states, random_states
 from tests.training.data.write_version_1 import build as build_version_1
 from tests.training.data.write_version_1 import run as run_version_1
 

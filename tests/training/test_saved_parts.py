@@ -11,12 +11,12 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from mixprec.monitor import load_random_states, random_states
 from mixprec.specs import recipe
 from mixprec.training._full_weights import full_weights
 from mixprec.training._model_state import check_model_values, load_model_buffers, model_buffers
 from mixprec.training._parameter_names import plain_name, renamed
 from mixprec.training._plain_weights import plain_weights
-from mixprec.training._random_states import load_random_states, random_states
 from mixprec.training._state import SessionState
 
 VERSION_1 = Path(__file__).parent / "data" / "session-version-1.pt"

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from mixprec.records import ComparisonRecord, Record, RunEndRecord, read_records, write_records
+from mixprec.records import ComparisonRecord, Record, RunEndRecord, RunLock, read_records, write_records
 from mixprec.specs import Recipe, load_recipe
 
 T = TypeVar("T")
@@ -26,8 +26,10 @@ class RunFolder:
     is lost when the process ends.
     """
 
-    def __init__(self, path: Path, finished: frozenset[tuple[str, int]] = frozenset()) -> None:
-        self.path, self.finished = path, finished
+    def __init__(self, path: Path) -> None:
+        self.path, self.finished = path, frozenset[tuple[str, int]]()
+        path.mkdir(parents=True, exist_ok=True)
+        self._lock = RunLock(path)  # held as long as the folder is written
 
     def add(self, record: Record) -> None:
         """Append one record."""
@@ -38,13 +40,13 @@ class RunFolder:
         """Make the folder and write what it begins with.
 
         Raises:
-            ValueError: if the folder holds anything already.
+            ValueError: if the folder holds anything already, or another process writes it.
             OSError: if it cannot be written; nothing is left behind then.
         """
         refuse_occupied(path)
         is_new = not path.exists()
-        folder = cls(path)
         try:
+            folder = cls(path)
             folder._write_recipes(recipes)
             folder.add(header)
         except OSError:
@@ -58,9 +60,12 @@ class RunFolder:
         """Go on with an earlier run: runs that ended are kept, others start again from their first step.
 
         Raises:
-            ValueError: if the earlier run trained something else, or under another recipe of the same name.
+            ValueError: if the earlier run trained something else, or under another recipe of the same name, or another
+                process writes the folder.
             OSError: if the folder cannot be read or written.
         """
+        recorded(path)  # refuses a folder that is none before anything is written there
+        folder = cls(path)
         earlier, recipes = recorded(path), tuple(recipes)
         _check_same(path, earlier, header)
         _check_recipes(path, recorded_recipes(path), recipes)
@@ -72,7 +77,7 @@ class RunFolder:
             recipes=_union(earlier.recipes, header.recipes),
             seeds=_union(earlier.seeds, header.seeds),
         )
-        folder = cls(path, frozenset(ended))
+        folder.finished = frozenset(ended)
         folder._write_recipes(recipes)
         # Written beside and moved: an interruption here leaves the old records whole.
         rewritten = path / f"{RECORDS}.new"

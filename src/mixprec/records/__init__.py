@@ -9,8 +9,10 @@ from ._analysis import (
     analysis_csv,
     analysis_json,
 )
+from ._durable_file import FileFacts, make_folders, read_facts, replace_file, sync_folder, write_file
 from ._headline import headline
-from ._lines import read_records, write_records
+from ._lines import LeftOut, Salvaged, read_records, salvage_records, write_records
+from ._lock import RunLock
 from ._memory_tables import MEMORY_KINDS, grouped, memory_table, per_parameter, sites_table
 from ._paired import Gap, Metric
 from ._recipe_records import RecipeRecords, group_by_recipe
@@ -55,16 +57,20 @@ __all__ = [
     "CoverageRow",
     "EvaluationRecord",
     "EventRecord",
+    "FileFacts",
     "FindingRecord",
     "Forward",
     "Gap",
+    "LeftOut",
     "MemoryRecord",
     "Metric",
     "RecipeRecords",
     "RecipeSummary",
     "Record",
     "RunEndRecord",
+    "RunLock",
     "RunStatus",
+    "Salvaged",
     "SeedRun",
     "Severity",
     "SkippedTensor",
@@ -80,15 +86,21 @@ __all__ = [
     "group_by_recipe",
     "grouped",
     "headline",
+    "make_folders",
     "memory_table",
     "metrics_table",
     "per_parameter",
     "percent",
+    "read_facts",
     "read_records",
+    "replace_file",
+    "salvage_records",
     "seeds_table",
     "sites_table",
     "size",
     "summarize",
     "summary_table",
+    "sync_folder",
+    "write_file",
     "write_records",
 ]

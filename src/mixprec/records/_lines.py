@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
@@ -58,6 +58,65 @@ def read_records(path: str | Path) -> list[Record]:
     if _is_json(last):
         records.append(_record(last, path, len(lines) + 1))
     return records
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """A line of a file of records that could not be read.
+
+    Attributes:
+        line: its number, counted from 1.
+        reason: one sentence.
+    """
+
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Salvaged:
+    """What of a file of records can be read.
+
+    Attributes:
+        records: in the order of the file.
+        left_out: the lines that are none; in the same order.
+        is_cut_off: whether the last line was cut off while it was written.
+    """
+
+    records: tuple[Record, ...]
+    left_out: tuple[LeftOut, ...] = ()
+    is_cut_off: bool = False
+
+
+def salvage_records(path: str | Path) -> Salvaged:
+    r"""Read what can be read of a file that may be damaged: each line for itself.
+
+    Raises:
+        OSError: if the file cannot be read.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "records.jsonl"
+        >>> write_records(file, [RECORD_TYPES["end"](recipe="bf16", seed=0, status="done")])
+        >>> with open(file, "a") as damaged:
+        ...     _ = damaged.write("rubbish\n")
+        >>> found = salvage_records(file)
+        >>> len(found.records), found.left_out[0].line
+        (1, 2)
+    """
+    records, left_out, is_cut_off = list[Record](), list[LeftOut](), False
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            if not line.endswith(b"\n") and not _is_json(line):
+                is_cut_off = True
+                continue
+            try:
+                records.append(_record(line.rstrip(b"\n"), path, number))
+            except ValueError as error:
+                left_out.append(LeftOut(line=number, reason=str(error)))
+    return Salvaged(records=tuple(records), left_out=tuple(left_out), is_cut_off=is_cut_off)
 
 
 def _line(record: Record) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ..monitor import load_random_states, random_states
 from ..optim import KeptWeights
 from ._full_weights import EXTRA_KINDS, full_weights
 from ._model_state import (
@@ -20,7 +21,6 @@ from ._model_state import (
 )
 from ._optimizer_state import check_optimizer_state, load_optimizer_state, refuse_other_rule, update_rule
 from ._parameter_names import plain_name, renamed
-from ._random_states import load_random_states, random_states
 from ._state import SessionState
 
 

@@ -9,11 +9,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..records import RESUMED, EventRecord, StepRecord, read_records, write_records
+from ..records import RESUMED, EventRecord, RunLock, StepRecord, read_records, replace_file, write_records
 from ..specs import Recipe
 from ._result import Event, StepResult
 from ._same_run import RECIPE, RECORDS, check_same_run, recorded_steps
-from .checkpoint import changed_facts, machine_facts, replace_file
+from .checkpoint import changed_facts, machine_facts
 
 
 class RunFolder:
@@ -28,7 +28,8 @@ class RunFolder:
         seed: told in every record.
 
     Raises:
-        ValueError: it is a file, or holds a comparison, or a run of another recipe or seed, or damaged records.
+        ValueError: it is a file, or holds a comparison, or a run of another recipe or seed, or damaged records; or
+            another process writes it.
         OSError: it cannot be written.
     """
 
@@ -37,6 +38,7 @@ class RunFolder:
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"run folder {self.path} is a file: give a folder, which is made if needed")
         self.path.mkdir(parents=True, exist_ok=True)
+        self._lock = RunLock(self.path)
         earlier = read_records(self._records) if self._records.exists() else []
         check_same_run(self.path, earlier, recipe, seed)
         self._recorded = recorded_steps(earlier)
@@ -45,6 +47,8 @@ class RunFolder:
         if not self._is_earlier:
             self._write_facts()
         self._last = time.perf_counter()
+        if self._lock.note:
+            self.write_events([Event(step=0, name="not locked", message=self._lock.note)])
 
     def write_events(self, events: Sequence[Event]) -> None:
         """Append events that belong to no step, those left out that an earlier attempt wrote alike."""

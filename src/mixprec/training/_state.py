@@ -9,7 +9,7 @@ from typing import Any, cast
 from torch import Tensor
 
 from ..specs import Recipe, recipe_differences
-from .checkpoint import PackedState, pack_state, unpack_state
+from ..tensors.trees import PackedState, pack_state, unpack_state
 
 #: Version 1 had no number, one loss scale, masters only, and told its recipe's name alone.
 SCHEMA = 2

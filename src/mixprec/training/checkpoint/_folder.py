@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ._durable_file import sync_folder
+from ...records import sync_folder
 from ._manifest import Manifest
 
 #: Folders that a kill may leave behind; the next save removes them.

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from ._durable_file import FileFacts, read_facts
+from ...records import FileFacts, read_facts
 
 MANIFEST = "manifest.json"
 #: Of the layout of the folder; a state inside has its own.

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...tensors.trees import PackedState, read_tensor_file, unpack_state
 from ._folder import find_checkpoints
 from ._manifest import MANIFEST, Manifest
-from ._tensor_file import read_tensor_file
-from ._tree import PackedState, unpack_state
 from ._write import STRUCTURE
 
 _SUFFIX = ".safetensors"

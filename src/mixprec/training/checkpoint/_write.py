@@ -8,12 +8,11 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from ._durable_file import FileFacts, make_folders, sync_folder, write_file
+from ...records import FileFacts, make_folders, sync_folder, write_file
+from ...tensors.trees import PackedState, pack_state, tensor_file_chunks
 from ._facts import machine_facts
 from ._folder import SAVING, checkpoint_name, find_checkpoints, remove_leftovers, remove_old, writing
 from ._manifest import MANIFEST, Manifest
-from ._tensor_file import tensor_file_chunks
-from ._tree import PackedState, pack_state
 
 STRUCTURE = "state.json"
 

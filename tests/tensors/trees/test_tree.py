@@ -15,8 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load as load_safetensors
 
-from mixprec.training.checkpoint import PackedState, pack_state, unpack_state
-from mixprec.training.checkpoint._tensor_file import tensor_file_chunks
+from mixprec.tensors.trees import PackedState, pack_state, tensor_file_chunks, unpack_state
 
 
 def back(value):
