@@ -49,7 +49,7 @@ class RecordFollower:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._file: tuple[int, int] | None = None
-        self._offset, self._lines = 0, 0
+        self._offset, self._lines, self._is_open = 0, 0, False
 
     def read(self) -> Followed:
         """What is new.
@@ -63,7 +63,7 @@ class RecordFollower:
                 identity = (facts.st_dev, facts.st_ino)
                 is_anew = self._file is not None and (identity != self._file or facts.st_size < self._offset)
                 if is_anew:
-                    self._offset = self._lines = 0
+                    self._offset, self._lines, self._is_open = 0, 0, False
                 self._file = identity
                 file.seek(self._offset)
                 records, left_out = list[Record](), list[LeftOut]()
@@ -77,10 +77,10 @@ class RecordFollower:
         return Followed(records=tuple(records), left_out=tuple(left_out), is_anew=is_anew)
 
     def _take(self, line: bytes, records: list[Record], left_out: list[LeftOut]) -> None:
-        self._lines += 1
+        # The newline of an object that was read before it had one is no line of its own.
+        self._lines += not (self._is_open and line == b"\n")
+        self._is_open = not line.endswith(b"\n")
         if not line.strip():
-            # The newline of an object that was read before it had one.
-            self._lines -= line == b"\n"
             return
         try:
             records.append(read_line(line.rstrip(b"\n"), self.path, self._lines))
