@@ -68,11 +68,16 @@ def _render(page: Page) -> str:
     return environment.get_template("page.html").render(
         {field.name: getattr(page, field.name) for field in fields(page)},
         nothing=NOTHING,
-        style=Markup((_TEMPLATES / "page.css").read_text(encoding="utf-8")),
-        script=_script((_TEMPLATES / "page.js").read_text(encoding="utf-8")),
+        style=Markup("\n".join(_template(name) for name in ("page.css", "numbers.css"))),
+        script=_script("\n".join(_template(name) for name in ("theme.js", "page.js", "numbers.js"))),
         plotly=_script(get_plotlyjs()),
         chart_data=_json(page.charts),
+        numbers_data=_json(page.numbers.runs if page.numbers else []),
     )
+
+
+def _template(name: str) -> str:
+    return (_TEMPLATES / name).read_text(encoding="utf-8")
 
 
 def _tie(text: str) -> str:
