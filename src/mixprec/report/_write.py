@@ -64,7 +64,7 @@ def _render(page: Page) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["tie"] = _tie
+    environment.filters |= {"tie": _tie, "sentence": _sentence}
     return environment.get_template("page.html").render(
         {field.name: getattr(page, field.name) for field in fields(page)},
         nothing=NOTHING,
@@ -83,6 +83,11 @@ def _template(name: str) -> str:
 def _tie(text: str) -> str:
     """Keep a number and its unit on one line."""
     return _NUMBER_AND_UNIT.sub(lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
+
+
+def _sentence(text: str) -> str:
+    """A text as one: with a capital and a full stop."""
+    return text[:1].upper() + text[1:].rstrip(".") + "."
 
 
 def _script(text: str) -> Markup:

@@ -26,8 +26,9 @@ class Band:
         low: log2 of its smallest number.
         normal: log2 of its smallest normal number.
         high: end of its last binade.
-        below: share of the non-zero elements in binades below ``low``.
-        subnormal: share of those from ``low`` up to ``normal``.
+        flushed: share of the non-zero elements that it rounds to zero: those that lie more than a binade below ``low``
+            (an element just half as large as its smallest number, which is rounded to zero too, is left out).
+        subnormal: share of those from there up to ``normal``.
         above: share of those from ``high`` on.
     """
 
@@ -35,7 +36,7 @@ class Band:
     low: float
     normal: float
     high: float
-    below: float
+    flushed: float
     subnormal: float
     above: float
 
@@ -57,7 +58,7 @@ def bands(exponents: Mapping[int, int], role: str, loss_scale: float | None) -> 
 
     Example:
         >>> for band in bands({-30: 1, -20: 3}, "gradient", 1024.0)[:2]:
-        ...     print(band.name, band.low, band.below)
+        ...     print(band.name, band.low, band.flushed)
         fp16, loss scale 2^10 -34.0 0.0
         fp16, no loss scale -24.0 0.25
     """
@@ -103,7 +104,7 @@ def _band(name: str, format_name: str, shift: float, exponents: Mapping[int, int
         low=low,
         normal=normal,
         high=high,
-        below=share(-math.inf, low),
-        subnormal=share(low, normal),
+        flushed=share(-math.inf, low - 1),
+        subnormal=share(low - 1, normal),
         above=share(high, math.inf),
     )

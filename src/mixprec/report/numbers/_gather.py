@@ -166,7 +166,7 @@ def _cell(
         "nonfinite": record.nonfinite,
         "amax": magnitude(record.amax),
         "bands": [
-            [band.name, band.low, band.normal, band.high, share(band.below), share(band.subnormal), share(band.above)]
+            [band.name, band.low, band.normal, band.high, share(band.flushed), share(band.subnormal), share(band.above)]
             for band in bands(counts, record.role, loss_scale)
         ],
     }

@@ -51,7 +51,7 @@
   function mapTable({ name, columns, rows }) {
     const byRole = name === "";
     const table = element("table", { class: columns.length > MANY ? "map many" : "map" });
-    table.append(element("caption", {}, byRole ? "other sites" : `${name} , one column for each`.replace(" ,", ",")));
+    table.append(element("caption", {}, byRole ? "other sites" : `${name}, one column for each`));
     const head = element("tr", {}, element("td", byRole ? {} : { colspan: 2 }), ...columns.map((column) => element("th", { scope: "col" }, column)));
     table.append(element("thead", {}, head));
     const body = element("tbody");
@@ -187,7 +187,7 @@
       y: names, base: found.bands.map((band) => clip(band[from])), x: found.bands.map((band) => clip(band[to]) - clip(band[from])),
       marker: { color: color(shade) },
       customdata: found.bands.map((band) => [plainPower(band[1]), plainPower(band[3]), band[4], band[5], band[6]]),
-      hovertemplate: `%{y}<br>${told}<br>%{customdata[0]} to %{customdata[1]}<br>below %{customdata[2]}, subnormal %{customdata[3]}, above %{customdata[4]}<extra></extra>`,
+      hovertemplate: `%{y}<br>${told}<br>%{customdata[0]} to %{customdata[1]}<br>to zero %{customdata[2]}, subnormal %{customdata[3]}, above %{customdata[4]}<extra></extra>`,
     });
     const bars = {
       type: "bar", showlegend: false, width: 0.86,
@@ -208,7 +208,7 @@
     // On a narrow screen names stand over their bands; else beside them, and at the right what is lost.
     const over = narrow.matches;
     const label = (text, i, more) => ({ text, y: names[i], yref: "y2", showarrow: false, font: { size: 12, color: color("soft") }, ...more });
-    const lost = ([, , , , below, , above]) => [below === "0 %" ? "" : `${below} below`, above === "0 %" ? "" : `${above} above`].filter(Boolean).join(", ");
+    const lost = ([, , , , zeroed, , above]) => [zeroed === "0 %" ? "" : `${zeroed} to zero`, above === "0 %" ? "" : `${above} above`].filter(Boolean).join(", ");
     const annotations = found.bands.flatMap((band, i) => over
       ? [label(`${band[0]}${lost(band) ? ": " + lost(band) : ""}`, i, { x: 0, xref: "paper", xanchor: "left", yshift: 15, font: { size: 11, color: color("ink") } })]
       : [label(lost(band) || "all inside", i, { x: 1, xref: "paper", xanchor: "right", font: { size: 12, color: color(lost(band) ? "ink" : "soft") } })]);
@@ -217,7 +217,6 @@
     return {
       ...common,
       barmode: "overlay", hovermode: "closest", dragmode: false, annotations,
-      // The band that the cast in use stands for is followed up into the bars.
       shapes: edgeLines(found, split),
       xaxis: {
         ...axis, range, domain: [0, 1 - room], fixedrange: true, showgrid: true, tickvals: ticks, ticktext: ticks.map(power), anchor: "y2",
@@ -235,7 +234,7 @@
   function edgeLines(found, split) {
     const [, low, , high] = found.bands[0];
     const line = { color: color("soft"), width: 1, dash: "dot" };
-    return [low, high].map((x) => ({ type: "line", x0: x, x1: x, xref: "x", y0: split - 0.03, y1: 1, yref: "paper", line }));
+    return [low, high].map((x) => ({ type: "line", x0: x, x1: x, xref: "x", y0: narrow.matches ? split + 0.02 : split - 0.03, y1: 1, yref: "paper", line }));
   }
 
   // The time axis -------------------------------------------------------------------------------------------------------
@@ -312,7 +311,7 @@
     const { casts, samples } = run();
     drawTimeline();
     const hasTensors = samples.length > 0;
-    byId("site-map").closest("section").classList.toggle("without-tensors", !hasTensors);
+    if (byId("tensor-parts")) byId("tensor-parts").hidden = !hasTensors;
     if (!hasTensors) return;
     chosen.cast = 0;
     chosen.sample = samples.length - 1;
@@ -325,23 +324,24 @@
     showSample();
   }
 
+  byId("numbers-run").replaceChildren(...runs.map(({ name }, i) => element("option", { value: i }, name)));
+  byId("numbers-run").addEventListener("change", (event) => { chosen.run = Number(event.target.value); showRun(); });
+  byId("run-choice").hidden = runs.length < 2;
   if (byId("site-map")) {
-    // A run without samples has only its time axis; the runs with samples are those that can be chosen.
-    const sampled = runs.flatMap((one, i) => (one.samples.length ? [i] : []));
-    chosen.run = sampled[0];
     byId("numbers-controls").hidden = false;
-    byId("numbers-run").replaceChildren(...sampled.map((i) => element("option", { value: i }, runs[i].name)));
-    byId("run-choice").hidden = sampled.length < 2;
-    byId("numbers-run").addEventListener("change", (event) => { chosen.run = Number(event.target.value); showRun(); });
     byId("numbers-cast").addEventListener("change", (event) => { chosen.cast = Number(event.target.value); fillSites(); choose(chosen.tensor); });
     byId("numbers-step").addEventListener("input", (event) => { chosen.sample = Number(event.target.value); showSample(); });
     for (const radio of document.querySelectorAll('input[name="measure"]')) {
       radio.addEventListener("change", () => { chosen.measure = radio.value; paintMap(); });
     }
     byId("site-map").addEventListener("keydown", moveFocus);
-    showRun();
-    redraw(() => { drawExponents(); drawTimeline(); });
-  } else {
-    redraw(drawTimeline);
   }
+  // The first run that was sampled, else the first.
+  chosen.run = Math.max(0, runs.findIndex(({ samples }) => samples.length));
+  byId("numbers-run").value = chosen.run;
+  showRun();
+  redraw(() => {
+    if (run().samples.length) drawExponents();
+    drawTimeline();
+  });
 })();
