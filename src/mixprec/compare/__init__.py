@@ -6,6 +6,8 @@ from ._folder import recorded, recorded_recipes
 from ._loading import WorkloadSource, load_workload
 from ._machine import machine_facts, package_versions
 from ._memory import saved_activations
+from ._replay import Replayed, replay
+from ._replay_target import Replay
 from ._template import write_template
 from ._user_code import WorkloadError
 from ._workload import Workload
@@ -14,6 +16,8 @@ from .workloads import BUILT_IN
 __all__ = [
     "BUILT_IN",
     "Comparison",
+    "Replay",
+    "Replayed",
     "Workload",
     "WorkloadError",
     "WorkloadSource",
@@ -23,6 +27,7 @@ __all__ = [
     "package_versions",
     "recorded",
     "recorded_recipes",
+    "replay",
     "saved_activations",
     "write_template",
 ]

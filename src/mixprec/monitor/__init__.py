@@ -1,20 +1,33 @@
 """What watches a run: sampling, the first bad tensor, exporters, and what is held in memory."""
 
+from ._alarm_watch import AlarmWatch
 from ._finding import Finding
+from ._listeners import Listeners
+from ._monitoring import Monitoring
 from ._random_states import load_random_states, random_states
 from ._saved_tensors import SavedStorage, SavedTensors, can_look_into_graphs, saved_tensors
 from ._step_watch import StepFacts, StepWatch
 from ._storages import StorageKey, storage_bytes, storages_in, tensors_in
 from ._updates import UpdateFinding, UpdateWatch
+from ._watches import StepWatches
 from .alarms import Alarms, Thresholds
+from .recorder import FlightRecorder
+from .sampling import Sampled, Sampler
 
 __all__ = [
+    "AlarmWatch",
     "Alarms",
     "Finding",
+    "FlightRecorder",
+    "Listeners",
+    "Monitoring",
+    "Sampled",
+    "Sampler",
     "SavedStorage",
     "SavedTensors",
     "StepFacts",
     "StepWatch",
+    "StepWatches",
     "StorageKey",
     "Thresholds",
     "UpdateFinding",

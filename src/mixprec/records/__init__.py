@@ -17,6 +17,21 @@ from ._lock import RunLock
 from ._memory_tables import MEMORY_KINDS, grouped, memory_table, per_parameter, sites_table
 from ._paired import Gap, Metric
 from ._recipe_records import RecipeRecords, group_by_recipe
+from ._recorder_dump import (
+    DUMP_FILE,
+    DUMP_SCHEMA_VERSION,
+    DUMPS,
+    BatchRow,
+    Outcome,
+    Reason,
+    RecordedStep,
+    RecorderDump,
+    StatisticsRow,
+    TensorRow,
+    dump_number,
+    find_dumps,
+    read_dump,
+)
 from ._summarize import summarize
 from ._summary import RecipeSummary, RunStatus, SeedRun, Summary
 from ._tables import EMULATED_NOTE, Table, metrics_table, seeds_table, summary_table
@@ -44,6 +59,9 @@ from ._wording import NOTHING, count, percent, size
 
 __all__ = [
     "ANALYSIS_SCHEMA_VERSION",
+    "DUMPS",
+    "DUMP_FILE",
+    "DUMP_SCHEMA_VERSION",
     "EMULATED_NOTE",
     "MEMORY_KINDS",
     "NOTHING",
@@ -53,6 +71,7 @@ __all__ = [
     "AnalysisRecord",
     "AnalysisRow",
     "AnalysisTotal",
+    "BatchRow",
     "ComparisonRecord",
     "CoverageRecord",
     "CoverageRow",
@@ -66,10 +85,14 @@ __all__ = [
     "LeftOut",
     "MemoryRecord",
     "Metric",
+    "Outcome",
+    "Reason",
     "RecipeRecords",
     "RecipeSummary",
     "Record",
     "RecordFollower",
+    "RecordedStep",
+    "RecorderDump",
     "RunEndRecord",
     "RunLock",
     "RunStatus",
@@ -78,14 +101,18 @@ __all__ = [
     "Severity",
     "SkippedTensor",
     "StatisticsRecord",
+    "StatisticsRow",
     "Status",
     "StepRecord",
     "Summary",
     "Table",
+    "TensorRow",
     "UpdateRecord",
     "analysis_csv",
     "analysis_json",
     "count",
+    "dump_number",
+    "find_dumps",
     "group_by_recipe",
     "grouped",
     "headline",
@@ -94,6 +121,7 @@ __all__ = [
     "metrics_table",
     "per_parameter",
     "percent",
+    "read_dump",
     "read_facts",
     "read_records",
     "record_line",

@@ -67,7 +67,7 @@ class RunLock:
             )
             return
         self._close = weakref.finalize(self, os.close, handle)
-        held = weakref.ref(self)
+        held: weakref.ref[RunLock] = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _release(held))
 
     def release(self) -> None:

@@ -8,6 +8,8 @@ from numbers import Real
 
 from torch import Tensor, nn
 
+from ..monitor import Monitoring
+
 
 def check_model(model: object) -> None:
     """Refuse what is no model.
@@ -49,6 +51,20 @@ def check_names(given: Iterable[str], known: Iterable[str]) -> None:
             raise TypeError(
                 f"prepare() got an unexpected keyword argument '{name}'; further ones are {', '.join(names)}"
             )
+
+
+def check_monitoring(monitor: object) -> Monitoring | None:
+    """Refuse what says nothing of what is to be watched.
+
+    Raises:
+        TypeError: neither a ``Monitoring`` nor ``None``.
+    """
+    if monitor is not None and not isinstance(monitor, Monitoring):
+        raise TypeError(
+            f"prepare: monitor is {monitor!r} ({type(monitor).__name__}), expected a mixprec.monitor.Monitoring, e.g. "
+            "Monitoring(every=100), or None to watch nothing"
+        )
+    return monitor
 
 
 def check_clip_norm(clip_norm: object) -> None:

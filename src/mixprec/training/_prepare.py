@@ -15,15 +15,17 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from ..distributed import ranks_of
 from ..loss_scaling import parse_loss_scale
+from ..monitor import Monitoring
 from ..nn import Conversion, conversion_of, convert, resolve
 from ..optim import KeptWeights, NarrowedParameters, keep_weights, narrow_parameters
 from ..specs import LossScale, Recipe, load_recipe, recipe_differences
-from ._checks import check_clip_norm, check_integer, check_model, check_names
+from ._checks import check_clip_norm, check_integer, check_model, check_monitoring, check_names
 from ._optimizers import name_optimizers
 from ._run_folder import RunFolder
 from ._scales import DEFAULT, LossScales
 from ._schedules import Schedules
 from ._session import Session
+from ._session_watches import DEFAULT_MONITORING, Watchable, watching_of
 from ._settings import Settings
 from ._text import narrowing_notes
 
@@ -41,10 +43,13 @@ class MoreOptions(TypedDict, total=False):
             such: the session steps it after every applied step of its optimizer, and after no other.
         process_group: the ranks that skip together and agree on loss scales: ``"default"``: all, where
             ``torch.distributed`` is initialised; ``None``: this one alone; or a process group.
+        monitor: what is watched; left out, the defaults of ``Monitoring``, statistics and alarms with a run folder
+            only; ``None``: nothing.
     """
 
     schedule: LRScheduler | Mapping[str, LRScheduler] | None
     process_group: ProcessGroup | Literal["default"] | None
+    monitor: Monitoring | None
 
 
 def prepare(
@@ -81,7 +86,9 @@ def prepare(
         total_steps: how many steps the run is to apply; needed by a recipe with a phase that is a share of it.
         **options: ``schedule``: a scheduler of ``torch.optim.lr_scheduler``, or a mapping from optimizers' names to
             such, which the session steps after applied steps only; ``process_group``: the ranks that step together:
-            ``"default"`` (all, where ``torch.distributed`` is initialised), ``None`` (this one alone), or a group.
+            ``"default"`` (all, where ``torch.distributed`` is initialised), ``None`` (this one alone), or a group;
+            ``monitor``: what is watched, a ``mixprec.monitor.Monitoring``; left out, its defaults, statistics and
+            alarms with a run folder only; ``None``: nothing.
 
     Raises:
         ValueError: a model that is compiled, scripted or sharded before its conversion; optimizers that do not
@@ -104,6 +111,7 @@ def prepare(
     if total_steps is not None:
         check_integer("total_steps", total_steps, least=1)
     check_names(options, MoreOptions.__annotations__)
+    monitoring = check_monitoring(options.get("monitor", DEFAULT_MONITORING if run is None else Monitoring()))
     schedules = Schedules(options.get("schedule"), optimizers)
     ranks = ranks_of(options.get("process_group", "default"))
     existing = _existing_conversion(model)
@@ -123,6 +131,17 @@ def prepare(
             for weights in kept.values():
                 narrowed.start(weights)
             narrowed.forget()
+        watchable = Watchable(
+            model=model,
+            conversion=conversion,
+            kept=kept,
+            recipe=chosen,
+            seed=seed,
+            folder=folder,
+            clip_norm=clip_norm,
+        )
+        watching = watching_of(watchable, monitoring)
+        undo.callback(watching.close)
         settings = Settings(
             clip_norm=clip_norm,
             folder=folder,
@@ -131,6 +150,7 @@ def prepare(
             ranks=ranks,
             narrowed=narrowed,
             notes=narrowing_notes(model, chosen, narrowed),
+            watching=watching,
         )
         session = Session(model, conversion, kept, chosen, scales, settings)
         undo.pop_all()

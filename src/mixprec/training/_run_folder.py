@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..records import RESUMED, EventRecord, RunLock, StepRecord, read_records, replace_file, write_records
+from ..records import RESUMED, EventRecord, Record, RunLock, StepRecord, read_records, replace_file, write_records
 from ..specs import Recipe
 from ._result import Event, StepResult
 from ._same_run import RECIPE, RECORDS, check_same_run, recorded_steps
@@ -27,6 +27,11 @@ class RunFolder:
         recipe: written as ``recipe.toml``.
         seed: told in every record.
 
+    Attributes:
+        path: the folder.
+        recipe: told in every record, by its name.
+        seed: as well.
+
     Raises:
         ValueError: it is a file, or holds a comparison, or a run of another recipe or seed, or damaged records; or
             another process writes it.
@@ -34,7 +39,7 @@ class RunFolder:
     """
 
     def __init__(self, path: str | Path, recipe: Recipe, seed: int) -> None:
-        self.path, self._recipe, self._seed = Path(path), recipe, seed
+        self.path, self.recipe, self.seed = Path(path), recipe, seed
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"run folder {self.path} is a file: give a folder, which is made if needed")
         self.path.mkdir(parents=True, exist_ok=True)
@@ -57,6 +62,11 @@ class RunFolder:
             return
         new = [event for event in events if (event.name, event.message) not in self._told]
         write_records(self._records, [self._event(event) for event in new])
+
+    def write(self, records: Sequence[Record]) -> None:
+        """Append what watchers have measured; nothing while an earlier run's records stand."""
+        if not self._is_earlier:
+            write_records(self._records, records)
 
     def go_on(self, step: int) -> list[Event]:
         """Continue from a saved state: what was recorded from its step on is replaced by what follows.
@@ -129,8 +139,8 @@ class RunFolder:
         seconds, self._last = now - self._last, now
         self._recorded = step + 1
         record = StepRecord(
-            recipe=self._recipe.name,
-            seed=self._seed,
+            recipe=self.recipe.name,
+            seed=self.seed,
             step=step,
             loss=sum(losses) if losses else math.nan,
             seconds=seconds,
@@ -147,7 +157,7 @@ class RunFolder:
 
     def _write_facts(self) -> list[str]:
         """Write recipe and versions; say which versions differ from those that were there."""
-        replace_file(self.path / RECIPE, self._recipe.to_toml().encode())
+        replace_file(self.path / RECIPE, self.recipe.to_toml().encode())
         file, now = self.path / "versions.json", machine_facts()
         before = _read_versions(file) if file.exists() else now
         replace_file(file, (json.dumps(now, indent=2) + "\n").encode())
@@ -156,8 +166,8 @@ class RunFolder:
 
     def _event(self, event: Event) -> EventRecord:
         return EventRecord(
-            recipe=self._recipe.name,
-            seed=self._seed,
+            recipe=self.recipe.name,
+            seed=self.seed,
             step=event.step,
             name=event.name,
             site=event.site,

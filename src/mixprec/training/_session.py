@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from torch import Tensor, nn
-from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from ..loss_scaling import ScaleState
-from ..monitor import UpdateWatch
+from ..monitor import Finding, UpdateWatch
 from ..nn import Audit, Conversion, is_without_session
 from ..optim import KeptWeights, WeightAverage
 from ..specs import Recipe
 from ._applying import Applier
 from ._averages import Averages
-from ._blame import no_gradient_reason, scaling_texts, skip_reason, skipped_optimizers
+from ._blame import no_gradient_reason
 from ._checks import check_loss
 from ._dropping import Dropper
 from ._full_values import FullValues
@@ -32,6 +30,7 @@ from ._scales import DEFAULT, LossScales
 from ._settings import Settings
 from ._state_keeper import StateKeeper
 from ._statistics import StatisticsKeeper
+from ._step_report import StepReport
 from ._text import plan_text, session_text
 from ._verdict import Judge, Verdict
 from ._windows import Windows
@@ -71,6 +70,8 @@ class Session(Resumable):
         self.schedules = settings.schedules
         self._conversion, self._scales, self._narrowed = conversion, scales, settings.narrowed
         self._statistics = StatisticsKeeper(model)
+        self._watching = settings.watching
+        self._report = StepReport(model=model, recipe=recipe, scales=scales, folder=settings.folder)
         self._in_flight = InFlight(conversion, self._statistics)
         self._gradients = ScaledGradients(model, kept)
         self._windows = Windows(kept)
@@ -138,6 +139,11 @@ class Session(Resumable):
     def loss_scale_state(self) -> ScaleState:
         """Scale and counters of the loss without a name."""
         return self._scales.state(DEFAULT)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What watchers have found: the last 1,000, oldest first; each is an event too."""
+        return tuple(self._watching.findings)
 
     def backward(
         self, loss: Tensor, name: str = DEFAULT, *, optimizer: str | None = None, retain_graph: bool = False
@@ -210,6 +216,7 @@ class Session(Resumable):
         changed and used up stays with it: random bits and buffers of the dropped passes too then.
         """
         self._refuse_unusable("zero_grad")
+        self._watching.dropped()
         self._dropper.drop()
 
     def full_weight(self, name: str) -> Tensor:
@@ -271,6 +278,7 @@ class Session(Resumable):
             return
         self._conversion.restore()
         self._statistics.remove()
+        self._watching.close()
         if self._narrowed is not None:
             self._narrowed.restore(*self._kept.values())
         for kept in self._kept.values():
@@ -293,6 +301,7 @@ class Session(Resumable):
             if self._windows[key].needs_check(name):
                 self._judge.look(key)
         self._memory.begin_backward(loss, self.applied)
+        self._watching.begin_backward(loss, name, scale)
         aside = SetAside({key: kept for key, kept in self._kept.items() if key not in chosen})
         try:
             self._gradients.backward(
@@ -304,6 +313,7 @@ class Session(Resumable):
         finally:
             aside.give_back()
         self._memory.end_backward()
+        self._watching.end_backward()
         self._in_flight.end_backward(retains=retain_graph)
         self._windows.end_backward(name, loss, chosen, are_seen=not keeps_scale)
 
@@ -316,38 +326,34 @@ class Session(Resumable):
         verdict = self._judge.verdict(gradients, self._gradients.scale)
         if not verdict.steps:
             return self._pass_by(chosen, verdict, name, events)
-        step, before = self.applied, self._scales.scale(name)
-        states = {loss: self._scales.state(loss) for loss in self._scales.names}
+        step, before, states = self.applied, self._scales.scale(name), self._report.states()
+        self._watching.begin_step(step, verdict, gradients, self._gradients.scale, self.loss_scales)
         if verdict.is_finite:
             reason = ""
+            self._watching.before_update()
             events += self._applier.apply(verdict, chosen, step)
             self.applied += 1
-            told = self._decide(verdict)
+            events += self._watching.after_update()
+            told = self._report.decide(verdict)
         else:
-            told = self._decide(verdict)
+            told = self._report.decide(verdict)
             self.skipped += 1
-            scaling = scaling_texts(self._scales, states, verdict.at_fault)
-            reason, site = skip_reason(verdict, self._names(), self.recipe.compute_dtype, scaling)
-            events.append(Event(step=step, name="skipped", message=reason, site=site))
+            events.append(self._report.skipped(verdict, states, step))
+            reason = events[-1].message
+            # Buffers, random bits and gradients are still as the passes left them: a replay starts from there.
+            events += self._watching.skipped()
             events += self._applier.skip(step)
         events += [Event(step=step, name=event.name, message=event.message) for event in told]
         self._end(chosen, verdict.is_finite, zero_grad)
         result = self._result(verdict, reason, name, events)
-        if self._folder is not None:
-            scale = None if self._scales.spec(name).kind == "none" else before
-            self._folder.write_step(step, [value for _, value in verdict.losses], result, scale)
+        self._report.write(step, verdict, result, name, before)
         return result
-
-    def _decide(self, verdict: Verdict) -> list[Any]:
-        names = sorted(verdict.in_flight if verdict.is_finite else verdict.at_fault)
-        if not verdict.losses:
-            self._scales.begin_all(names)
-        return [event for name in names for event in self._scales.decide(name, verdict.is_finite)]
 
     def _pass_by(
         self, chosen: Mapping[str, KeptWeights], verdict: Verdict, name: str, events: list[Event]
     ) -> StepResult:
         """No parameter has a gradient: what a loss that reached none has changed is given back, and it is told."""
+        self._watching.dropped()
         if verdict.losses and not self._windows.has_losses(apart_from=chosen):
             events += self._applier.skip(self.applied)
         reason = no_gradient_reason(bool(verdict.losses))
@@ -360,18 +366,7 @@ class Session(Resumable):
 
     def _result(self, verdict: Verdict, reason: str, name: str, events: list[Event]) -> StepResult:
         self._events.extend(events)
-        everything = not reason and len(verdict.steps) == len(verdict.norms)
-        skipped = {} if everything else skipped_optimizers(verdict, self._names(), self.recipe.compute_dtype)
-        return StepResult(
-            applied=not reason,
-            reason=reason,
-            grad_norm=verdict.norm,
-            loss_scale=self._scales.scale(name),
-            events=tuple(events),
-            skipped=skipped,
-            loss_scales=self.loss_scales,
-            losses=tuple(name for name in self._scales.names if name in dict(verdict.losses)),
-        )
+        return self._report.result(verdict, reason, name, events)
 
     def _end(self, chosen: Mapping[str, KeptWeights], is_finite: bool, zero_grad: bool) -> None:
         self._memory.end_step()
@@ -388,12 +383,10 @@ class Session(Resumable):
 
     def _fail(self, what: str, chosen: Mapping[str, KeptWeights], error: BaseException) -> None:
         self._memory.end_step()
+        self._watching.failed(error)
         self._tell(self._dropper.fail(what, chosen, error, self.applied))
 
     def _refuse_unusable(self, what: str) -> None:
         super()._refuse_unusable(what)
         if what in _TAKES_WEIGHTS:
             self._averages.refuse_swapped_in(what)
-
-    def _names(self) -> dict[Parameter, str]:
-        return {p: name for name, p in self.model.named_parameters()}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..distributed import Ranks
 from ..optim import NarrowedParameters
 from ._run_folder import RunFolder
 from ._schedules import Schedules
+from ._watching import Unwatched
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +23,7 @@ class Settings:
         ranks: that take each step together.
         narrowed: parameters that were brought to 16 bits, if any were.
         notes: what there is to tell of the preparation.
+        watching: tells those who watch.
     """
 
     clip_norm: float | None
@@ -31,3 +33,4 @@ class Settings:
     ranks: Ranks
     narrowed: NarrowedParameters | None = None
     notes: tuple[str, ...] = ()
+    watching: Unwatched = field(default_factory=Unwatched)

@@ -35,8 +35,7 @@ class Exporters:
 
     def __init__(self, exporters: Iterable[Exporter] = ()) -> None:
         self._active = list(exporters)
-        for exporter in self._active:
-            _check(exporter)
+        check_exporters("exporters", self._active)
 
     @property
     def active(self) -> tuple[Exporter, ...]:
@@ -47,6 +46,11 @@ class Exporters:
         """Hand one record to all."""
         for exporter in self.active:
             self._try(exporter, lambda exporter=exporter: exporter.take(record))
+
+    def hear(self, records: Iterable[Record]) -> None:
+        """Hand several records to all, in their order."""
+        for record in records:
+            self.take(record)
 
     def close(self) -> None:
         """Close all; a second call does nothing."""
@@ -69,12 +73,22 @@ class Exporters:
             )
 
 
-def _check(exporter: object) -> None:
-    if not isinstance(exporter, Exporter):
-        raise TypeError(
-            f"exporters: got {exporter!r} of type {type(exporter).__name__}: expected objects with take(record) and "
-            "close(), such as those of mixprec.monitor.export"
-        )
+def check_exporters(what: str, exporters: Iterable[object]) -> None:
+    """Refuse what is no exporter.
+
+    Args:
+        what: name of the argument that they came by.
+        exporters: that were given.
+
+    Raises:
+        TypeError: one of them has no ``take`` or no ``close``.
+    """
+    for exporter in exporters:
+        if not isinstance(exporter, Exporter):
+            raise TypeError(
+                f"{what}: got {exporter!r} of type {type(exporter).__name__}: expected objects with take(record) and "
+                "close(), such as those of mixprec.monitor.export"
+            )
 
 
 def _close_failed(exporter: Exporter) -> str:

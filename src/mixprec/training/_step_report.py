@@ -1,0 +1,82 @@
+"""What a step tells: its result, and its record in the run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+from torch.nn import Parameter
+
+from ..loss_scaling import ScaleState
+from ..specs import Recipe
+from ._blame import scaling_texts, skip_reason, skipped_optimizers
+from ._result import Event, StepResult
+from ._run_folder import RunFolder
+from ._scales import LossScales
+from ._verdict import Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepReport:
+    """Says of each step what became of it.
+
+    Attributes:
+        model: whose parameters are named.
+        recipe: of the session.
+        scales: of its losses.
+        folder: of its run, or ``None``.
+    """
+
+    model: nn.Module
+    recipe: Recipe
+    scales: LossScales
+    folder: RunFolder | None
+
+    def decide(self, verdict: Verdict) -> list[Any]:
+        """Let the scales of the losses in a step go on; what they tell of it."""
+        names = sorted(verdict.in_flight if verdict.is_finite else verdict.at_fault)
+        if not verdict.losses:
+            self.scales.begin_all(names)
+        return [event for name in names for event in self.scales.decide(name, verdict.is_finite)]
+
+    def states(self) -> dict[str, ScaleState]:
+        """Of each loss's scale."""
+        return {loss: self.scales.state(loss) for loss in self.scales.names}
+
+    def skipped(self, verdict: Verdict, before: Mapping[str, ScaleState], step: int) -> Event:
+        """Why a step was skipped.
+
+        Args:
+            verdict: on it.
+            before: the scales' states that it ran under.
+            step: applied steps before it.
+        """
+        scaling = scaling_texts(self.scales, before, verdict.at_fault)
+        reason, site = skip_reason(verdict, self._names(), self.recipe.compute_dtype, scaling)
+        return Event(step=step, name="skipped", message=reason, site=site)
+
+    def result(self, verdict: Verdict, reason: str, name: str, events: Sequence[Event]) -> StepResult:
+        """What the call gives back; ``name`` is that of the loss whose scale it tells."""
+        everything = not reason and len(verdict.steps) == len(verdict.norms)
+        skipped = {} if everything else skipped_optimizers(verdict, self._names(), self.recipe.compute_dtype)
+        return StepResult(
+            applied=not reason,
+            reason=reason,
+            grad_norm=verdict.norm,
+            loss_scale=self.scales.scale(name),
+            events=tuple(events),
+            skipped=skipped,
+            loss_scales={loss: self.scales.scale(loss) for loss in self.scales.names},
+            losses=tuple(loss for loss in self.scales.names if loss in dict(verdict.losses)),
+        )
+
+    def write(self, step: int, verdict: Verdict, result: StepResult, name: str, scale: float) -> None:
+        """Into the run folder, if there is one; ``scale`` is what the loss of that name was multiplied by."""
+        if self.folder is not None:
+            told = None if self.scales.spec(name).kind == "none" else scale
+            self.folder.write_step(step, [value for _, value in verdict.losses], result, told)
+
+    def _names(self) -> dict[Parameter, str]:
+        return {p: name for name, p in self.model.named_parameters()}
