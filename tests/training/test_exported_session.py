@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from mixprec.monitor import Monitoring
+from mixprec.monitor import Finding, Monitoring
 from mixprec.monitor.export import JsonLinesExporter, WandbExporter
 from mixprec.records import FindingRecord, StatisticsRecord, StepRecord, UpdateRecord
 from mixprec.training import prepare
@@ -43,7 +43,7 @@ def trained(exporters, recipe="fp16", steps=2, **options):
 
 def test_steps_come_first_then_what_was_sampled_in_them():
     kept = Kept()
-    session, losses = trained((kept,))
+    _, losses = trained((kept,))
     steps = [record for record in kept.records if isinstance(record, StepRecord)]
     assert [(s.recipe, s.seed, s.step, s.applied) for s in steps] == [("fp16", 7, 0, True), ("fp16", 7, 1, False)]
     assert steps[0].loss == pytest.approx(losses[0])
@@ -74,11 +74,35 @@ def test_an_exporter_that_fails_does_not_end_the_training():
     assert broken.closed == 1
 
 
-def test_findings_reach_them():
+class Finder(Kept):
+    """A watch that finds something in a skipped step."""
+
+    def begin_backward(self, loss, name, scale) -> None: ...
+
+    def end_backward(self) -> None: ...
+
+    def before_update(self, facts) -> None: ...
+
+    def after_update(self, facts):
+        return ()
+
+    def skipped(self, facts):
+        return (Finding(step=facts.step, name="planted", severity="fault", message="it broke"),)
+
+    def dropped(self) -> None: ...
+
+    def failed(self, error) -> None: ...
+
+
+def test_findings_reach_them_and_the_end_closes_them():
     kept = Kept()
-    trained((kept,), steps=3)
-    names = {record.name for record in kept.records if isinstance(record, FindingRecord)}
-    assert all(isinstance(name, str) for name in names)
+    session, _ = trained((kept,), watches=(Finder(),))
+    found = [(r.recipe, r.seed, r.name) for r in kept.records if isinstance(r, FindingRecord)]
+    assert ("fp16", 7, "planted") in found
+    assert kept.closed == 0
+    session.restore()
+    session.restore()
+    assert kept.closed == 1
 
 
 def test_what_is_no_exporter_is_refused_when_it_is_given():

@@ -54,6 +54,18 @@ def magnitude(value: float | None) -> str:
     return f"{value:.3g}".replace("-", "−")
 
 
+def loss(value: float) -> str:
+    """A loss: four decimals, of a small one three digits.
+
+    Example:
+        >>> loss(2.34567), loss(0.000123456), loss(0.0), loss(math.nan)
+        ('2.3457', '0.000123', '0.0000', 'NaN')
+    """
+    if not math.isfinite(value) or 0 < abs(value) < 1e-2 or abs(value) >= 1e6:
+        return magnitude(value)
+    return f"{value:.4f}".replace("-", "−")
+
+
 def scale(value: float | None) -> str:
     """A loss scale: a power of two as such.
 

@@ -194,7 +194,11 @@ def _engine_words(summary: Summary) -> str:
 def _events(recipes: Mapping[str, RecipeRecords]) -> Iterable[EventLine]:
     for recipe, own in recipes.items():
         alike: dict[tuple[str, str], list[EventRecord]] = {}
+        # A session tells its findings as events too; the page has a table of their own for them.
+        found = {(finding.name, finding.seed, finding.step) for finding in own.findings}
         for event in own.events:
+            if (event.name, event.seed, event.step) in found:
+                continue
             alike.setdefault((event.name, event.site), []).append(event)
         for (name, site), events in alike.items():
             yield _event_line(recipe, name, site, events)

@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
 from mixprec.records import NOTHING
@@ -18,6 +18,7 @@ from ._folder import read_run_folder
 from ._page import Page, make_page
 
 _NUMBER_AND_UNIT = re.compile(r"\S (?=[<>]?\d+ %)|\d (?:%|(?:[kMG]?B|ms|s|of)\b)")
+_WORD, _CODE = re.compile(r"^[a-z]+(?=[ ,])"), re.compile(r"`([^`]+)`")
 _TEMPLATES = Path(__file__).with_name("templates")
 
 
@@ -85,9 +86,10 @@ def _tie(text: str) -> str:
     return _NUMBER_AND_UNIT.sub(lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
 
 
-def _sentence(text: str) -> str:
-    """A text as one: with a capital and a full stop."""
-    return text[:1].upper() + text[1:].rstrip(".") + "."
+def _sentence(text: str) -> Markup:
+    """A text as one: with a capital where it begins with a word, and a full stop; backquotes make code."""
+    begun = _WORD.sub(lambda found: found[0].capitalize(), text.rstrip("."))
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(_tie(begun))))) + "."
 
 
 def _script(text: str) -> Markup:

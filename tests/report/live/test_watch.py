@@ -131,6 +131,18 @@ def test_it_follows_a_run_that_begins_later_grows_and_ends(tmp_path: Path):
     assert _drawn(out, "nvfp4, seed 0  step 8 of 8  done")
 
 
+def test_ctrl_c_leaves_the_last_picture_and_gives_the_cursor_back(run: Path, monkeypatch: pytest.MonkeyPatch):
+    def interrupted(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mixprec.report.live._watch.time.sleep", interrupted)
+    out = io.StringIO()
+    with pytest.raises(KeyboardInterrupt):
+        watch(run, console=Console(file=out, force_terminal=True, width=100, height=50))
+    assert out.getvalue().count("\x1b[?25l") == out.getvalue().count("\x1b[?25h") == 1
+    assert "loss spike" in out.getvalue()
+
+
 def test_ctrl_c_is_no_failure(run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     from mixprec.cli import main
 

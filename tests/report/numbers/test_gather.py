@@ -114,6 +114,26 @@ def test_repeated_blocks_stand_side_by_side():
     ]
 
 
+def test_the_gradient_of_a_parameter_stands_with_its_module():
+    tensors = [("h.0.fc", "weight"), ("h.0.fc.weight", "gradient"), ("h.0.fc.bias", "gradient"), ("scale", "gradient")]
+    table, single = site_map(tensors)
+    assert [(row["label"], row["role"]) for row in table["rows"]] == [
+        ("fc", "weight"),
+        ("fc", "bias gradient"),
+        ("fc", "weight gradient"),
+    ]
+    assert (single["columns"], single["rows"][0]["label"]) == (["gradient"], "scale")
+
+
+def test_a_finding_that_is_an_event_too_is_one_mark():
+    own = recipes()["fp16"]
+    spike = own.findings[0]
+    event = EventRecord(recipe="fp16", seed=0, step=spike.step, name=spike.name, site="", message=spike.message)
+    told = timeline({}, [event], own.findings)
+    assert told is not None
+    assert [(row["name"], row["kind"]) for row in told["rows"]] == [("loss spike", "warning"), ("flushed", "fault")]
+
+
 def test_columns_are_numbers_and_not_texts():
     (table,) = site_map([(f"h.{i}.fc", "input") for i in (10, 2, 0)])
     assert table["columns"] == ["0", "2", "10"]

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from mixprec.records import NOTHING, FindingRecord
 
-from .._figures import magnitude, scale, share
+from .._figures import loss, magnitude, scale, share
 from ._curve import draw
 from ._run_state import RunsState, RunState
 from ._worst_sites import worst_sites
@@ -116,7 +116,7 @@ def _runs(state: RunsState, shown: RunState) -> Table:
             run.recipe,
             str(run.seed),
             NOTHING if last is None else str(last.step + 1),
-            NOTHING if last is None else f"{last.loss:.4f}",
+            NOTHING if last is None else loss(last.loss),
             str(run.skipped),
             "running" if run.end is None else run.end.status,
         )
@@ -129,13 +129,13 @@ def _facts(run: RunState) -> Table:
     """Label over value, as many as the width takes."""
     last = run.last
     facts = [
-        ("loss", NOTHING if last is None else f"{last.loss:.4f}"),
+        ("loss", NOTHING if last is None else loss(last.loss)),
         ("gradient norm", magnitude(None if last is None else last.grad_norm)),
         ("loss scale", scale(None if last is None else last.loss_scale)),
         ("skipped", _skipped(run)),
     ]
     if run.evaluation is not None and "loss" in run.evaluation.metrics:
-        facts.append(("evaluation", f"{run.evaluation.metrics['loss']:.4f} at {run.evaluation.step}"))
+        facts.append(("evaluation", f"{loss(run.evaluation.metrics['loss'])} at {run.evaluation.step}"))
     if run.updates:
         lost = max(run.updates.values(), key=lambda update: update.lost)
         facts.append(("updates lost", f"{share(lost.lost)} {lost.site}" if lost.lost else "none"))

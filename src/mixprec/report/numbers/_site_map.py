@@ -13,7 +13,8 @@ def site_map(tensors: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
     """Lay tensors out in tables.
 
     ``blocks.3.mlp.fc2`` stands in the table ``blocks.*``, in the row ``mlp.fc2`` of its role and the column 3; sites
-    without a number stand in a last table, with a column for each role.
+    without a number stand in a last table, with a column for each role. The gradient of a parameter stands with its
+    module.
 
     Args:
         tensors: site and role of each.
@@ -29,7 +30,7 @@ def site_map(tensors: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
     """
     tables: dict[str, dict[tuple[str, str], dict[int, int]]] = {}
     singles: dict[str, dict[str, int]] = {}
-    for index, (site, role) in enumerate(tensors):
+    for index, (site, role) in enumerate(map(_of_module, tensors)):
         table, label, number = _place(site)
         if number is None:
             singles.setdefault(site, {})[role] = index
@@ -37,6 +38,13 @@ def site_map(tensors: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
             tables.setdefault(table, {}).setdefault((label, role), {})[number] = index
     laid_out = [_numbered(name, rows) for name, rows in tables.items()]
     return [*laid_out, _by_role(singles)] if singles else laid_out
+
+
+def _of_module(tensor: tuple[str, str]) -> tuple[str, str]:
+    """A parameter's gradient stands with the tensors of its module."""
+    site, role = tensor
+    module, _, parameter = site.rpartition(".")
+    return (module, f"{parameter} gradient") if role == "gradient" and module else tensor
 
 
 def _place(site: str) -> tuple[str, str, int | None]:

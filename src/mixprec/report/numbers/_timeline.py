@@ -22,14 +22,16 @@ def timeline(
 
     Args:
         steps: of the run, by their number.
-        events: of the run; what is told at preparation, before any step, is left out.
+        events: of the run; a finding that was also told as an event is one mark.
         findings: of the run.
 
     Returns:
         ``scale`` (``x`` and ``y`` of its changes, both ends of each level), and ``rows`` of ``name``, ``kind``
         (``event`` or a severity), ``x`` and ``text``.
     """
-    rows = [*_finding_rows(findings), *_event_rows(events)][:_ROWS]
+    found = {(finding.name, finding.step) for finding in findings}
+    others = [event for event in events if (event.name, event.step) not in found]
+    rows = [*_finding_rows(findings), *_event_rows(others)][:_ROWS]
     scale = _levels({step: record.loss_scale for step, record in steps.items() if record.loss_scale is not None})
     if not rows and not scale["x"]:
         return None

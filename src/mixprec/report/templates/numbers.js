@@ -298,7 +298,9 @@
       if (value === null || value === "inf") return -Infinity;
       return chosen.measure === "sqnr" ? -value : value;
     };
-    return run().tensors.reduce((best, _, tensor) => (bad(tensor) > bad(best) ? tensor : best), 0);
+    // Where nothing is bad, a gradient: the tensor that formats are chosen for.
+    const first = Math.max(0, run().tensors.findIndex(({ role }) => role === "grad_output"));
+    return run().tensors.reduce((best, _, tensor) => (bad(tensor) > bad(best) ? tensor : best), first);
   }
 
   function showSample() {
