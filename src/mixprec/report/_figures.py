@@ -11,8 +11,8 @@ def share(value: float) -> str:
     """A share in percent, to two digits; what is not nothing is never shown as such.
 
     Example:
-        >>> share(0.0), share(0.3456), share(0.00034), share(1e-9), share(0.9999), share(1.0)
-        ('0 %', '35 %', '0.034 %', '<0.001 %', '99.9 %', '100 %')
+        >>> share(0.0), share(0.3456), share(0.0996), share(0.00034), share(1e-9), share(0.9999), share(1.0)
+        ('0 %', '35 %', '10 %', '0.034 %', '<0.001 %', '99.9 %', '100 %')
     """
     if math.isnan(value):
         return NOTHING
@@ -23,7 +23,8 @@ def share(value: float) -> str:
         return "<0.001 %"
     if percent >= 99.5:
         return f"{min(percent, 99.9):.1f} %"
-    return f"{percent:.{max(0, 1 - math.floor(math.log10(percent)))}f} %"
+    # Rounded first, so that 9.96 is 10 and not 10.0.
+    return f"{percent:.{max(0, 1 - math.floor(math.log10(float(f'{percent:.1e}'))))}f} %"
 
 
 def decibels(value: float) -> str:

@@ -89,14 +89,17 @@ def _run(recipe: str, seed: int, own: RecipeRecords, statistics: Sequence[Statis
         return None
     tensors = list(dict.fromkeys((record.site, record.role) for record in in_use))
     casts = [AS_TRAINED, *dict.fromkeys(record.cast for record in statistics if not record.in_use)]
-    scales = {step: record.loss_scale for step, record in sorted(steps.items())}
+    scales = {step: record.loss_scale for step, record in steps.items()}
+    by_step: dict[int, list[StatisticsRecord]] = {}
+    for record in statistics:
+        by_step.setdefault(record.step, []).append(record)
     return {
         "name": f"{recipe}, seed {seed}",
         "casts": casts,
         "tensors": [{"site": site, "role": role} for site, role in tensors],
         "map": site_map(tensors),
         "samples": [
-            _sample(statistics, step, tensors, casts, scales) for step in _sampled(in_use, len(tensors)) if tensors
+            _sample(by_step[step], step, tensors, casts, scales.get(step)) for step in _sampled(in_use, len(tensors))
         ],
         "of": len({record.step for record in in_use}),
         "timeline": told,
@@ -125,14 +128,13 @@ def _sample(
     step: int,
     tensors: Sequence[Tensor],
     casts: Sequence[str],
-    scales: Mapping[int, float | None],
+    loss_scale: float | None,
 ) -> dict[str, Any]:
     now = _in_use(statistics, step)
     what_if: dict[Tensor, dict[str, StatisticsRecord]] = {}
     for record in statistics:
-        if record.step == step and not record.in_use:
+        if not record.in_use:
             what_if.setdefault((record.site, record.role), {})[record.cast] = record
-    loss_scale = scales.get(step)
     cells = [
         _cell(now[tensor], [what_if.get(tensor, {}).get(cast) for cast in casts[1:]], loss_scale)
         if tensor in now

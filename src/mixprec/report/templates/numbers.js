@@ -80,7 +80,9 @@
       const found = figures(tensor);
       const told = found ? found[words] : "–";
       button.className = `heat-${heat(found)}`;
-      button.textContent = told.replace(" %", "\u2009%").replace(" dB", "");
+      // In many narrow columns the unit is left to the title.
+      const unit = button.closest(".many") ? "" : "\u2009%";
+      button.textContent = told.replace(" %", unit).replace(" dB", "");
       button.title = found ? `${tensorName(tensor)}, ${found[0]}: ${name} ${told}` : `${tensorName(tensor)}: not sampled`;
       button.setAttribute("aria-label", button.title);
       button.setAttribute("aria-pressed", String(tensor === chosen.tensor));
