@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from cyclopts import App, CycloptsError
 
-from . import _analyze, _check, _compare, _doctor, _formats, _init, _recipes, _report
+from . import _analyze, _check, _compare, _doctor, _formats, _init, _recipes, _report, _watch
 
 #: Exit statuses: a mistake of the user's; a run that failed; stopped by Ctrl-C.
 USER_ERROR, FAILED, INTERRUPTED = 2, 1, 130
@@ -59,6 +59,7 @@ def _app() -> App:
     app.command(_analyze.command, name="analyze")
     app.command(_init.command, name="init")
     app.command(_report.command, name="report")
+    app.command(_watch.command, name="watch")
     app.command(_recipes.command, name="recipes")
     app.command(_formats.command, name="formats")
     app.command(_doctor.command, name="doctor")
@@ -71,7 +72,7 @@ def _tell(message: str) -> int:
 
 
 def _help_for(words: list[str]) -> str:
-    commands = {"compare", "check", "analyze", "init", "report", "recipes", "formats", "doctor"}
+    commands = {"compare", "check", "analyze", "init", "report", "watch", "recipes", "formats", "doctor"}
     return f"`mixprec {words[0]} --help`" if words and words[0] in commands else "`mixprec --help`"
 
 
