@@ -12,6 +12,7 @@ from ._updates import UpdateFinding, UpdateWatch
 from ._watches import StepWatches
 from .alarms import Alarms, Thresholds
 from .recorder import FlightRecorder
+from .sampling import Sampled, Sampler
 
 __all__ = [
     "AlarmWatch",
@@ -20,6 +21,8 @@ __all__ = [
     "FlightRecorder",
     "Listeners",
     "Monitoring",
+    "Sampled",
+    "Sampler",
     "SavedStorage",
     "SavedTensors",
     "StepFacts",

@@ -7,7 +7,8 @@ from ._convert import Conversion, conversion_of, convert
 from ._convolution_arguments import ConvolutionGeometry, ConvolutionSize
 from ._device import native_here
 from ._function_region import FunctionMode, is_ruled
-from ._layer_types import register_layer
+from ._layer_types import is_converted_layer, register_layer
+from ._operand_watch import OperandWatch, SeenOperand
 from ._resolve import is_without_session, resolve
 from ._standalone import StandaloneProducts
 
@@ -19,9 +20,12 @@ __all__ = [
     "ConvolutionGeometry",
     "ConvolutionSize",
     "FunctionMode",
+    "OperandWatch",
+    "SeenOperand",
     "StandaloneProducts",
     "conversion_of",
     "convert",
+    "is_converted_layer",
     "is_ruled",
     "is_without_session",
     "native_here",
