@@ -78,7 +78,7 @@ def steps_of(folder):
 
 
 def content(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file() and path.name != ".lock"}
 
 
 def trained(folder, steps, recipe="bf16", **options):
