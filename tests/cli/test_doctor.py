@@ -230,6 +230,16 @@ def test_another_workload_is_told_by_its_losses(capsys, tmp_path):
     assert "from the run's step 1 on, losses differ from the recorded ones" in out
 
 
+def test_a_run_without_a_recipe_is_replayed_as_it_is(capsys, tmp_path):
+    run = train(tmp_path)
+    (run / "recipe.toml").write_text("name = ")
+    assert main(["doctor", str(run), "--workload", str(tmp_path / "work.py")]) == 2
+    assert "the recipe 'bf16' of the run is not there or cannot be read" in capsys.readouterr().err
+    (run / "recipe.toml").unlink()
+    _, out, _ = ran(capsys, str(run), "--workload", str(tmp_path / "work.py"))
+    assert "recipe: the run has none, so the model is replayed as the workload builds it" in out
+
+
 def test_a_healthy_step_is_replayed_as_such(capsys, tmp_path):
     run = train(tmp_path)
     _, out, _ = ran(capsys, str(run), "--workload", str(tmp_path / "work.py"), "--step", "4")
