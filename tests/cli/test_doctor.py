@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from mixprec.cli import main
+from mixprec.monitor import Monitoring
+from mixprec.monitor.doctor import with_rule
 from mixprec.records import RunLock, read_records
-from mixprec.specs import recipe
+from mixprec.specs import LayerPrecision, Recipe, Rule, recipe
 from mixprec.training import prepare
 from tests.monitor.doctor.records import calm, coverage, folder, skipped, statistics
 
@@ -185,6 +188,31 @@ def test_other_commands_refuse_damaged_records_and_change_nothing(capsys, tmp_pa
         assert main(words) == 2
         assert "line 4 is no record but b'rubbish'" in capsys.readouterr().err
     assert (run / "records.jsonl").read_bytes() == before
+
+
+def test_a_session_that_flushes_is_told_with_a_cast_that_was_measured_beside_it(capsys, tmp_path):
+    torch.manual_seed(0)
+    precision = LayerPrecision.of(input="e2m1[tensor]", weight="e4m3[tensor]", grad_output="e5m2[tensor]")
+    mine = Recipe(name="mine", compute_dtype="bf16", rules=(Rule(match="0", precision=precision),))
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    watched = Monitoring(every=5, what_if=("mxfp8", "e4m3[tensor]"))
+    session = prepare(model, optimizer, mine, run=tmp_path, monitor=watched)
+    for _ in range(11):
+        x = torch.randn(32, 64)
+        x[0] = 40.0  # its tensor's scale leaves nothing of the other rows
+        session.step(model(x).square().mean() * 1e-3)
+    session.restore()
+    main(["doctor", str(tmp_path), "--json"])
+    told = json.loads(capsys.readouterr().out)
+    (finding,) = [found for found in told["findings"] if (found["name"], found["site"]) == ("flushed", "0 (input)")]
+    assert finding["evidence"]["samples"] == 3
+    assert "measured beside it in 3 samples" in finding["remedy"]
+    changed = with_rule(mine, finding["rule"]).rules[0]
+    assert changed.match == "0"
+    assert changed.precision is not None
+    assert str(changed.precision.fprop_input) in ("mxfp8", "e4m3[tensor]")
+    assert changed.precision.dgrad_grad_output == precision.dgrad_grad_output
 
 
 def test_a_step_is_replayed_from_its_workload(capsys, tmp_path):
