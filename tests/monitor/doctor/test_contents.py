@@ -12,7 +12,7 @@ import torch
 
 from mixprec.monitor.doctor import diagnose, read_run
 from mixprec.specs import recipe
-from tests.monitor.doctor.records import calm, folder, skipped
+from tests.monitor.doctor.records import calm, event, folder, skipped
 from tests.monitor.recorder.driven import Driven
 
 
@@ -168,6 +168,20 @@ def test_a_crash_is_told_with_its_batch(tmp_path):
     assert finding.evidence["error"] == "KeyError: 'labels'"
     assert "test_contents.py" in str(finding.evidence["where"])
     assert "shard 7" in str(finding.evidence["batch"])
+
+
+def test_a_crash_that_a_resumed_run_has_left_behind_is_a_note(tmp_path):
+    driven = Driven(folder(tmp_path, calm(3)), recipe="mine")
+    for _ in range(3):
+        driven.step()
+    driven.step(factor=math.nan, is_finite=False)
+    assert diagnose(tmp_path).faults == 1
+    folder(tmp_path, [event(2, "resumed"), *calm(30, first=2)])
+    assert diagnose(tmp_path).faults == 1  # the same process may have dumped after it resumed
+    (tmp_path / ".lock").write_text('{"pid": 1, "host": "another"}')
+    (found,) = diagnose(tmp_path).findings
+    assert (found.finding.name, found.finding.severity) == ("non-finite step", "note")
+    assert "the run was resumed since" in found.finding.message
 
 
 def test_signals_requests_and_probing_scales_are_no_faults(tmp_path):
