@@ -173,7 +173,8 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path):
 
 
 def test_a_second_writer_is_refused_and_the_doctor_reads_what_a_kill_left(tmp_path: Path):
-    command = "mixprec compare gpt --recipes fp32 --seeds 1 --steps 400 --out a"
+    assert run("mixprec init my.py", tmp_path).returncode == 0
+    command = "mixprec compare my.py --recipes fp32 --seeds 1 --steps 100000 --out a"
     process = subprocess.Popen(
         [sys.executable, "-m", *shlex.split(command)],
         cwd=tmp_path,
@@ -187,7 +188,7 @@ def test_a_second_writer_is_refused_and_the_doctor_reads_what_a_kill_left(tmp_pa
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    refused = run("mixprec compare gpt --resume a", tmp_path)
+    refused = run("mixprec compare my.py --resume a", tmp_path)
     is_running = process.poll() is None
     process.kill()
     process.wait()
