@@ -17,6 +17,7 @@ struct StepScratch {
   alignas(64) float gradient[kStepPiece];
   alignas(64) float weight[kStepPiece];
   alignas(64) float moments[2][kStepPiece];
+  alignas(64) float roots[kStepPiece];
   alignas(64) float direction[kStepPiece];  // that SGD goes
   WeightScratch keeping;
 };
@@ -63,6 +64,7 @@ MIXPREC_INLINE void step_piece(const Slot& slot, const StepTask& task, std::int6
   Values values{load(gradient, start, n, scratch.gradient),
                 open_weight(slot.weight, start, n, scratch.weight),
                 {nullptr, nullptr},
+                scratch.roots,
                 n};
   for (int i = 0; i < task.moments; ++i)
     values.moments[i] = open_moment(slot.moments[i], start, n, scratch.moments[i]);
@@ -78,7 +80,7 @@ MIXPREC_INLINE void step_piece(const Slot& slot, const StepTask& task, std::int6
     measures[i] = measure_moment(slot.moments[i], start, n, values.moments[i]);
   close_weight(slot.weight, start, n, values.weight, philox, scratch.keeping);
   streams.fetch(start, 3);
-  for (int i = 0; i < task.moments; ++i) close_moment(slot.moments[i], start, n, values.moments[i], measures[i]);
+  for (int i = 0; i < task.moments; ++i) close_moment(slot.moments[i], start, n, values.moments[i], scratch.roots, measures[i]);
 }
 
 // Pieces [begin, end) of all slots in a row.
@@ -141,7 +143,9 @@ void store_moment_pieces(const StoredMoment& stored, std::int64_t begin, std::in
   for_pieces(begin, end, n, [&](std::int64_t start, std::int64_t count) {
     if (stored.layout.kind == MomentKind::fp32)
       copy_values(values + start, count, elements<float>(stored.values, start));
-    close_moment(stored, start, count, values + start, measure_moment(stored, start, count, values + start));
+    alignas(64) float roots[kStepPiece];
+    for (std::int64_t i = 0; i < count; ++i) roots[i] = root(from_bits(to_bits(values[start + i]) & kMagnitude));
+    close_moment(stored, start, count, values + start, roots, measure_moment(stored, start, count, values + start));
   });
 }
 

@@ -13,6 +13,7 @@ struct Values {
   const float* gradient;
   float* weight;
   float* moments[2];
+  float* roots;  // where AdamW leaves those of its second moments
   std::int64_t n;
 };
 
@@ -22,13 +23,16 @@ MIXPREC_INLINE void update_adamw(const AdamW& given, const Values& values) {
   float* MIXPREC_RESTRICT weight = values.weight;
   float* MIXPREC_RESTRICT first = values.moments[0];
   float* MIXPREC_RESTRICT second = values.moments[1];
+  float* MIXPREC_RESTRICT roots = values.roots;
   for (std::int64_t i = 0; i < values.n; ++i) {
     const float g = gradient[i] * rule.factor;
     const float m = rule.beta1 * first[i] + rule.alpha1 * g;
     const float v = rule.beta2 * second[i] + rule.alpha2 * (g * g);
     first[i] = m;
     second[i] = v;
-    weight[i] = weight[i] * rule.decay - rule.rate * (m / (__builtin_sqrtf(v) * rule.correction + rule.eps));
+    const float root = __builtin_sqrtf(v);
+    roots[i] = root;
+    weight[i] = weight[i] * rule.decay - rule.rate * (m / (root * rule.correction + rule.eps));
   }
 }
 
