@@ -81,7 +81,8 @@ class DynamicPlaces {
     u = u < lines_.least ? lines_.least : u;
     const std::uint32_t i = to_bits(u) >> 23 & 31u;
     const double product = static_cast<double>(u) * static_cast<double>(lines_.inverse_at[i]);
-    const auto w = static_cast<float>(product + static_cast<double>(lines_.offset_at[i]));  // exact before it is rounded
+    // The sum is exact before it is rounded.
+    const auto w = static_cast<float>(product + static_cast<double>(lines_.offset_at[i]));
     const float crossing = w * kCrossing;
     const auto below = static_cast<float>(static_cast<double>(w) * kDecadeBelow + 2.0 * kUnit);
     const auto top = static_cast<float>(static_cast<double>(w) * 2.0 - kLast * kUnit);
