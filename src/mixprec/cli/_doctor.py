@@ -1,15 +1,119 @@
-"""``mixprec doctor``: what mixprec finds on this machine."""
+"""``mixprec doctor``: what mixprec finds on this machine, or what was wrong with a run."""
 
 from __future__ import annotations
 
 import platform
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from mixprec.monitor.doctor import Diagnosis
+
+FOUND = 1
 
 
-def command() -> int:
-    """Tell what mixprec finds on this machine: versions, compiled kernels, what runs natively.
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What `mixprec doctor RUN` can be told."""
 
-    For example: `mixprec doctor`
+    workload: str | None = None
+    """The workload that was trained (`gpt`, `resnet`, or a Python file): replays the step at fault, watched."""
+    step: int | None = None
+    """The step to replay. Default: the one of the recorder's last dump, or the first that was not finite."""
+    recipe: str | None = None
+    """Of a comparison: whose run to replay. Default: the first that has such a step."""
+    seed: int | None = None
+    """Of a comparison: the seed to replay. Default: likewise."""
+    data: str | None = None
+    """For a workload that takes it, as for `mixprec compare`."""
+    device: str = "cpu"
+    """Where to replay, e.g. `cuda:0`."""
+    max_steps: int = 1000
+    """Steps that a replay may run to come to its own, where no checkpoint lies nearer."""
+    top: int = 12
+    """How many findings are shown; 0 shows all. JSON holds all."""
+    json: Annotated[bool, Parameter(negative=())] = False
+    """Print the diagnosis as one JSON object."""
+
+
+def command(run: Path | None = None, /, *, options: Annotated[Options, Parameter(name="*")] = Options()) -> int:
+    """Say what was wrong with a run and what to do; without a run, what mixprec finds on this machine.
+
+    Reads what a run left in its folder, also one that was killed: findings in order of weight, each with its evidence,
+    its threshold and a remedy, as TOML where it is one of the recipe's. Exit status: 0 where no fault was found, 1
+    where one was, 2 for a folder that is no run.
+
+    For example:
+
+    - `mixprec doctor`
+    - `mixprec doctor runs/a`
+    - `mixprec doctor runs/a --workload my.py --step 120`
+    - `mixprec doctor runs/a --json`
+
+    Args:
+        run: the folder of a training (`run=`) or of a comparison.
+        options: the rest.
     """
+    if run is None:
+        if options != Options():
+            raise ValueError("mixprec doctor got options and no run: give the run folder first, e.g. runs/a")
+        return _machine()
+    return _diagnose(run, options)
+
+
+def _diagnose(run: Path, options: Options) -> int:
+    from mixprec.monitor.doctor import diagnose
+
+    _check(options)
+    diagnosis = diagnose(run)
+    if options.json:
+        print(diagnosis.to_json(), end="")
+    else:
+        from ._diagnosis_text import print_diagnosis
+
+        print_diagnosis(diagnosis, top=options.top, replays=options.workload is not None)
+    replayed = options.workload is not None and _replay(diagnosis, options)
+    return FOUND if diagnosis.faults or replayed else 0
+
+
+def _check(options: Options) -> None:
+    if options.top < 0:
+        raise ValueError(f"--top must be at least 0, got {options.top}; 0 shows all findings")
+    if options.step is not None and options.step < 0:
+        raise ValueError(f"--step must be at least 0, got {options.step}")
+    if options.max_steps < 0:
+        raise ValueError(f"--max-steps must be at least 0, got {options.max_steps}")
+    if options.workload is None:
+        for name in ("step", "recipe", "seed", "data"):
+            if getattr(options, name) is not None:
+                raise ValueError(f"--{name} is about replaying a step: give --workload FILE too")
+    elif options.json:
+        raise ValueError("--json prints the diagnosis alone: leave --workload out, or --json")
+
+
+def _replay(diagnosis: Diagnosis, options: Options) -> bool:
+    """Replay a step; whether it shows a fault."""
+    from mixprec.compare import Replay, load_workload, replay
+
+    from ._diagnosis_text import print_replay
+
+    asked = Replay(
+        step=options.step,
+        recipe=options.recipe,
+        seed=options.seed,
+        device=options.device,
+        max_steps=options.max_steps,
+    )
+    replayed = replay(load_workload(options.workload or "", data=options.data), diagnosis.path, asked)
+    print_replay(replayed)
+    return replayed.is_bad or any(finding.severity == "fault" for finding in replayed.findings)
+
+
+def _machine() -> int:
+    """Versions, compiled kernels, what runs natively."""
     import torch
 
     from mixprec.compare import machine_facts, package_versions

@@ -7,6 +7,8 @@ from ._folder import recorded, recorded_recipes
 from ._loading import WorkloadSource, load_workload
 from ._machine import machine_facts, package_versions
 from ._memory import saved_activations
+from ._replay import Replayed, replay
+from ._replay_target import Replay
 from ._template import write_template
 from ._user_code import WorkloadError
 from ._workload import Workload
@@ -15,6 +17,8 @@ from .workloads import BUILT_IN
 __all__ = [
     "BUILT_IN",
     "Comparison",
+    "Replay",
+    "Replayed",
     "Workload",
     "WorkloadError",
     "WorkloadSource",
@@ -25,6 +29,7 @@ __all__ = [
     "package_versions",
     "recorded",
     "recorded_recipes",
+    "replay",
     "saved_activations",
     "write_template",
 ]

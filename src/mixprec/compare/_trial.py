@@ -27,6 +27,7 @@ from mixprec.specs import Recipe
 from mixprec.training import Event, StepResult, prepare
 
 from ._memory import Measured, peak_memory, process_bytes, saved_activations
+from ._random_state import step_seed
 from ._workload import Workload
 
 Record = StepRecord | EvaluationRecord | EventRecord | CoverageRecord | MemoryRecord | RunEndRecord
@@ -81,7 +82,7 @@ class Trial:
     def advance(self) -> Iterator[Record]:
         """Take one training step. A loss that is not finite ends the run as diverged."""
         # Equal draws for every recipe, whatever ran in between.
-        torch.manual_seed((self._seed * 1_000_003 + self.step) % 2**63)
+        torch.manual_seed(step_seed(self._seed, self.step))
         batch = self._workload.batches(self.step)
         self._set_rates()
         scale = self._session.loss_scale if self._session.recipe.loss_scale.kind != "none" else None

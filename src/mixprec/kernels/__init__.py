@@ -40,11 +40,27 @@ from ._optimizer_functions import (
     store_weight,
 )
 from ._parameters import CastParameters, ElementParameters, cast_parameters
-from ._registry import backend_names, default_backend, get_backend, optimizer_backend
+from ._registry import backend_names, default_backend, get_backend, optimizer_backend, statistics_backend
+from ._statistics_contract import (
+    CAST_COUNTS,
+    CAST_NUMBERS,
+    EXPONENTS,
+    TENSOR_COUNTS,
+    TENSOR_NUMBERS,
+    Probe,
+    RawStatistics,
+    StatisticsBackend,
+)
+from ._statistics_functions import statistics
 from ._step_plan import StepPlan
 
 __all__ = [
+    "CAST_COUNTS",
+    "CAST_NUMBERS",
+    "EXPONENTS",
     "FIXED_SIGNS",
+    "TENSOR_COUNTS",
+    "TENSOR_NUMBERS",
     "AdamWRule",
     "Backend",
     "CastParameters",
@@ -52,10 +68,13 @@ __all__ = [
     "Draw",
     "ElementParameters",
     "OptimizerBackend",
+    "Probe",
+    "RawStatistics",
     "Rule",
     "SGDRule",
     "SignKey",
     "Slot",
+    "StatisticsBackend",
     "StepPlan",
     "StoredMoment",
     "StoredWeight",
@@ -83,6 +102,8 @@ __all__ = [
     "scaled_interleaved",
     "scaled_quantized",
     "sign_key",
+    "statistics",
+    "statistics_backend",
     "store_moment",
     "store_weight",
 ]

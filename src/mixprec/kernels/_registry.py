@@ -12,6 +12,7 @@ from mixprec.formats import unknown_name
 
 from ._contract import Backend
 from ._optimizer_contract import OptimizerBackend
+from ._statistics_contract import StatisticsBackend
 
 
 @dataclass(frozen=True)
@@ -98,3 +99,17 @@ def optimizer_backend(device_type: str) -> OptimizerBackend:
     """
     backend = default_backend(device_type)
     return backend if isinstance(backend, OptimizerBackend) else typing_cast(OptimizerBackend, get_backend("reference"))
+
+
+@lru_cache(maxsize=16)
+def statistics_backend(device_type: str) -> StatisticsBackend:
+    """The backend that takes statistics on a device: its default one, or the reference where that one only casts.
+
+    Example:
+        >>> type(statistics_backend("meta")).__name__
+        'ReferenceBackend'
+    """
+    backend = default_backend(device_type)
+    return (
+        backend if isinstance(backend, StatisticsBackend) else typing_cast(StatisticsBackend, get_backend("reference"))
+    )

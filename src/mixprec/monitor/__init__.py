@@ -13,6 +13,7 @@ from ._watches import StepWatches
 from .alarms import Alarms, Thresholds
 from .check import Preflight, check_step
 from .recorder import FlightRecorder
+from .sampling import Sampled, Sampler
 
 __all__ = [
     "AlarmWatch",
@@ -22,6 +23,8 @@ __all__ = [
     "Listeners",
     "Monitoring",
     "Preflight",
+    "Sampled",
+    "Sampler",
     "SavedStorage",
     "SavedTensors",
     "StepFacts",

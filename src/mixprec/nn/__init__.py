@@ -8,8 +8,9 @@ from ._convert import Conversion, conversion_of, convert
 from ._convolution_arguments import ConvolutionGeometry, ConvolutionSize
 from ._device import native_here
 from ._function_region import FunctionMode, is_ruled
-from ._layer_types import register_layer
+from ._layer_types import is_converted_layer, register_layer
 from ._module_stack import ROOT, ModuleStack
+from ._operand_watch import OperandWatch, SeenOperand
 from ._passes_aside import passes_aside
 from ._resolve import is_without_session, resolve
 from ._standalone import StandaloneProducts
@@ -26,9 +27,12 @@ __all__ = [
     "ConvolutionSize",
     "FunctionMode",
     "ModuleStack",
+    "OperandWatch",
+    "SeenOperand",
     "StandaloneProducts",
     "conversion_of",
     "convert",
+    "is_converted_layer",
     "is_in_backward",
     "is_ruled",
     "is_without_session",

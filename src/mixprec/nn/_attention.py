@@ -17,6 +17,7 @@ from torch import Tensor
 from ._autograd import plain_torch
 from ._matmul import matmul
 from ._once import OnceFunction, refuse_transforms
+from ._operand_watch import see_plain
 from ._site import ConversionState, Site
 from ._telling import plain_product
 from ._twice import twice
@@ -74,6 +75,7 @@ class WideAttention(OnceFunction):
         (grad,) = grad_outputs
         q, k, v, out, logsumexp, bias = ctx.saved_tensors
         arguments, state = ctx.arguments, ctx.state
+        see_plain(grad, "grad_output", "dgrad", state.functional, f"{ctx.where}.pv".lstrip("."))
         with plain_torch(state.device_type), plain_product(state, ctx.where, "attention backward", "emulated"):
             grads = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
                 *_widened(state, grad, q, k, v, out), logsumexp, 0.0, arguments.is_causal,
@@ -125,6 +127,9 @@ def attention(
         with torch.autocast(state.device_type, enabled=False):
             return composed(q, k, v, arguments, qk or state.functional, pv or state.functional)[0]
     dtype = state.compute_dtype
+    where = state.where()
+    for x, role, product in ((q, "input", "qk"), (k, "weight", "qk"), (v, "weight", "pv")):
+        see_plain(x, role, "fprop", state.functional, f"{where}.{product}".lstrip("."))
     q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
     if state.device_type != "cpu":
         return _torch_attention(q, k, v, arguments)

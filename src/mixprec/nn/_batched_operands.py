@@ -13,6 +13,7 @@ from ._cast_context import CastContext
 from ._clipping import passed_on, trusted
 from ._operand import FORMAT_OF_DTYPE, Operand
 from ._operand_cast import OperandCast
+from ._operand_watch import see, see_made
 from ._operands import cast_operand, operand_of
 from ._saved_input import outer_with_nan
 from ._weight_cache import Codes
@@ -37,8 +38,8 @@ def cast_batch(x_BRC: Tensor, cast: OperandCast | None, context: CastContext) ->
     if cast is None:
         x_BRC = x_BRC.to(context.site.state.compute_dtype)
         return Operand(x_BRC.float() if context.wide else x_BRC, None, FORMAT_OF_DTYPE[x_BRC.dtype])
-    stacked = _stacked(x_BRC, cast)
-    return _unstacked(cast_operand(stacked, cast, 1, context), x_BRC, cast)
+    matrix = stacked(x_BRC, cast)
+    return _unstacked(cast_operand(matrix, cast, 1, context), x_BRC, cast)
 
 
 def cast_weight_batch(
@@ -64,19 +65,21 @@ def kept_weight_batch(
     codes = state.weights.codes(weight, name, state.step, make)
     if codes is None or codes.shape is None:
         return None
+    see_made(lambda: stacked(matrices(), cast), cast, 1, context)
     return unpack_batch(Packed(codes.codes, codes.scales, codes.outer, codes.shape), cast)
 
 
 def pack_batch(x_BRC: Tensor, cast: OperandCast, context: CastContext) -> Packed:
     """The codes of ``cast_batch``, equal bit for bit."""
     batch, rows, columns = x_BRC.shape
-    stacked = _stacked(x_BRC, cast)
+    matrix = stacked(x_BRC, cast)
     if cast.delayed is not None:  # its amax is that of now, not of the backward pass
-        made = cast_operand(stacked, cast, 1, context)
+        made = cast_operand(matrix, cast, 1, context)
         codes, scales, _ = kernels.quantize(made.carrier, cast.element, axis=1)
         return Packed(codes, scales, outer_with_nan(made, cast), (batch, rows, columns))
+    see(matrix, cast, 1, context)
     random, stream, sign_stream = context.random, context.element_stream, context.sign_streams[0]
-    parts = kernels.quantize(stacked, cast.text, axis=1, random=random, stream=stream, sign_stream=sign_stream)
+    parts = kernels.quantize(matrix, cast.text, axis=1, random=random, stream=stream, sign_stream=sign_stream)
     return Packed(*parts, shape=(batch, rows, columns))
 
 
@@ -92,14 +95,14 @@ def unpack_batch(packed: Packed, cast: OperandCast) -> Operand:
 
 def trusted_batch(x_BRC: Tensor, cast: OperandCast | None, context: CastContext) -> Tensor | None:
     """Where matrices were not clipped, as bits; ``None`` for a cast that clips nothing on purpose."""
-    return None if cast is None or not cast.clips else trusted(_stacked(x_BRC, cast), cast, context)
+    return None if cast is None or not cast.clips else trusted(stacked(x_BRC, cast), cast, context)
 
 
 def passed_on_batch(grad_BRC: Tensor, bits: Tensor | None, cast: OperandCast | None, context: CastContext) -> Tensor:
     """A gradient without what belongs to clipped elements."""
     if bits is None or cast is None:
         return grad_BRC
-    made = passed_on(_stacked(grad_BRC, cast), bits, cast, context)
+    made = passed_on(stacked(grad_BRC, cast), bits, cast, context)
     return made.reshape(grad_BRC.shape[0], -1, grad_BRC.shape[2])[:, : grad_BRC.shape[1]]
 
 
@@ -133,7 +136,8 @@ def _whole(length: int, size: int) -> int:
     return length + -length % size
 
 
-def _stacked(x_BRC: Tensor, cast: OperandCast) -> Tensor:
+def stacked(x_BRC: Tensor, cast: OperandCast) -> Tensor:
+    """The matrices as one, [B * R, C]; R filled with zeros to whole tiles, where a tile spans rows."""
     missing = -x_BRC.shape[1] % cast.tile[0]
     x_BRC = F.pad(x_BRC, (0, 0, 0, missing)) if missing else x_BRC
     return x_BRC.reshape(-1, x_BRC.shape[2])

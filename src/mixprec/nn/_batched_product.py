@@ -26,6 +26,7 @@ from ._linear import product_of
 from ._once import OnceFunction, once
 from ._operand import Operand
 from ._operand_cast import OperandCast
+from ._operand_watch import see_plain
 from ._site import Site
 from ._special_products import needs_more_than_one_gemm
 from ._telling import product as told
@@ -44,6 +45,8 @@ class CastBatchedProduct(OnceFunction):
         drawn, dtype = site.drawn(), state.compute_dtype
         ctx.where, ctx.has_weight = site.name or state.where(), has_weight
         with plain_torch(state.device_type):
+            see_plain(a_BMK, "input", "fprop", site, ctx.where)
+            see_plain(b_BKN, "weight", "fprop", site, ctx.where)
             a_c, b_c = a_BMK.to(dtype), b_BKN if has_weight else b_BKN.to(dtype)
             a = cast_batch(a_c, casts.fprop_input, input_context(site, drawn).unplaced)
             b = _second(b_c, casts.fprop_weight, weight_context(site, drawn, 1).unplaced, has_weight, transpose=True)
@@ -70,6 +73,7 @@ class CastBatchedProduct(OnceFunction):
         casts, dtype = site.casts, site.state.compute_dtype
         da = db = None
         with plain_torch(site.state.device_type):
+            see_plain(grad_BMN, "grad_output", "dgrad" if ctx.needs_input_grad[0] else "wgrad", site, ctx.where)
             g_BMN, context = grad_BMN.to(dtype), grad_context(site, drawn)
             if ctx.needs_input_grad[0]:
                 g = cast_batch(g_BMN, casts.dgrad_grad_output, context.unplaced)

@@ -14,6 +14,7 @@ from ._workspace import Workspace
 _FPROP_SIGNS, _DGRAD_SIGNS, _WGRAD_SIGNS = 0, 1, 2
 # Offsets of the operands' random streams within a site.
 _INPUT, _WEIGHT, _WEIGHT_BACKWARD, _GRAD = 0, 2, 3, 4
+_GEMMS = ("fprop", "wgrad", "fprop", "dgrad", "dgrad", "wgrad")  # by offset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +43,11 @@ class CastContext:
         """The context of the operand's second orientation."""
         signs = (self.signs[1], self.signs[1])
         return replace(self, stream=self.stream + 1, signs=signs, slots=(self.slots[1], None))
+
+    @property
+    def gemm(self) -> str:
+        """The product that this orientation of the operand enters."""
+        return _GEMMS[self.stream]
 
     @property
     def is_forward(self) -> bool:

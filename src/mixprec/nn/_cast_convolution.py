@@ -27,6 +27,7 @@ from ._engines import multiply, with_outer_scales
 from ._exact_product import exactly
 from ._linear import product_of
 from ._once import OnceFunction, once
+from ._operand_watch import see_plain
 from ._operands import cast_operand, transposed
 from ._producer import costs_nothing_to_keep
 from ._saved_input import Kept
@@ -48,6 +49,8 @@ class CastConvolution(OnceFunction):
         geometry = Geometry.of(weight, arguments.groups)
         ctx.where = site.name or state.where()
         with plain_torch(state.device_type):
+            see_plain(x, "input", "fprop", site, ctx.where)
+            see_plain(weight, "weight", "fprop", site, ctx.where)
             x_c = x.to(dtype)
             keeps = ctx.needs_input_grad[1]
             if keeps and not _reads_itself(site, x, x_c):
@@ -77,6 +80,7 @@ class CastConvolution(OnceFunction):
         needs_x, needs_w, needs_b = ctx.needs_input_grad[:3]
         dx = dw = db = None
         with plain_torch(site.state.device_type):
+            see_plain(grad, "grad_output", "dgrad" if needs_x else "wgrad", site, ctx.where)
             g_c = grad.to(site.state.compute_dtype)
             kept_parts = (kept[0], kept[1], kept[2])
             folds = needs_w and not _unfolds(site)

@@ -18,6 +18,7 @@ from ._foreign import notes_on_left_alone
 from ._matching import Matched, match_rules
 from ._observer import GemmObserver, observing
 from ._operand_cast import OperandCasts
+from ._operand_watch import OperandWatch
 from ._parameter_dtypes import refuse_parameter_dtypes
 from ._passing import new_random_state
 from ._refusals import refuse_no_model, refuse_unconvertible
@@ -173,6 +174,18 @@ class Conversion:
                 yield
         finally:
             self._end_measurement(observer)
+
+    @contextmanager
+    def watched_by(self, watch: OperandWatch) -> Generator[None]:
+        """``watch`` sees every operand of the conversion's products before it is cast, forward and backward.
+
+        Of compiled code it sees nothing.
+        """
+        before, self.state.watch = self.state.watch, watch
+        try:
+            yield
+        finally:
+            self.state.watch = before
 
     def module_of_nodes(self) -> Callable[[int], str | None] | None:
         """Tells which module's forward made a node of the graph, by the node's number, in the step that is measured.

@@ -13,6 +13,7 @@ from ._convolution_arguments import ConvolutionArguments
 from ._convolution_refusals import refuse_convolution_casts
 from ._exact_product import exactly
 from ._once import OnceFunction, refuse_transforms
+from ._operand_watch import see_plain
 from ._operands import rounded_to
 from ._site import ConversionState, Site
 from ._telling import plain_product
@@ -48,6 +49,8 @@ class ConvolutionFunction(OnceFunction):
         state = site.state
         dtype, ctx.where = state.compute_dtype, site.name or state.where()
         with plain_torch(state.device_type):
+            see_plain(x, "input", "fprop", site, ctx.where)
+            see_plain(weight, "weight", "fprop", site, ctx.where)
             x_c = x.to(dtype)
             b_c = None if bias is None else bias.to(dtype)
             y = _convolve(x_c, weight, b_c, arguments, state, ctx.where)
@@ -67,6 +70,7 @@ class ConvolutionFunction(OnceFunction):
         sizes: list[int] | None = None if bias is None else bias[1]
         dx = dw = db = None
         with plain_torch(state.device_type):
+            see_plain(grad, "grad_output", "dgrad", ctx.site, ctx.where)
             g_c = grad.to(state.compute_dtype)
             if needs_x and state.native_compute:
                 with plain_product(state, ctx.where, "dgrad", "native"):

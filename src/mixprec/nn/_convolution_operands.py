@@ -11,13 +11,14 @@ from torch import Tensor
 
 from .. import kernels
 from . import _convolution_layout as layout
-from ._batched_operands import cast_batch, cast_weight_batch, kept_weight_batch
+from ._batched_operands import cast_batch, cast_weight_batch, kept_weight_batch, stacked
 from ._cast_context import CastContext, grad_context, input_context, weight_context
-from ._convolution_blocks import interleaved, lying_along_channels, lying_along_positions
+from ._convolution_blocks import ending_with, interleaved, lying_along_channels, lying_along_positions
 from ._convolution_layout import Geometry
 from ._linear import kept_weight
 from ._operand import Operand
 from ._operand_cast import OperandCast
+from ._operand_watch import see_made
 from ._operands import cast_both, cast_operand, operand_of
 from ._saved_input import Kept, SavedInput, cast_and_keep, keep, kept_operand
 from ._site import Site
@@ -93,6 +94,12 @@ def _weight_as_it_lies(
     kept = _kept_codes(weight, chosen, geometry, context, axis)
     if kept is not None:
         return replace(kept, format=cast.text)
+    laid_out, plain = (
+        (layout.weight_for_fprop, cast)
+        if axis == 1
+        else (layout.weight_for_dgrad, ending_with(cast, geometry.out_group))
+    )
+    see_made(lambda: stacked(laid_out(weight, geometry), plain), plain, 1, context)
     taps = weight.reshape(weight.shape[0], geometry.in_group, geometry.taps)
     carrier, outer = kernels.scaled_interleaved(taps, chosen.text, axis=axis, out=context.memory(taps))
     made = replace(operand_of(carrier, outer, chosen, axis), format=cast.text)

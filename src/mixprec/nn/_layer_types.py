@@ -116,3 +116,8 @@ def converted_class(base: type[nn.Module]) -> type[nn.Module]:
             state.leave_call(before)
 
     return subclass_of(base, forward, converted_class)
+
+
+def is_converted_layer(module: nn.Module) -> bool:
+    """Whether a module's own products are cast by a site: a watch of operands sees them."""
+    return SITE in module.__dict__

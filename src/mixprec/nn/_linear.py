@@ -16,6 +16,7 @@ from ._engines import Product, engine_name, multiply
 from ._once import OnceFunction, refuse_transforms
 from ._operand import FORMAT_OF_DTYPE, Operand
 from ._operand_cast import OperandCast
+from ._operand_watch import see, see_plain
 from ._operands import cast_both, cast_operand, operand_of, rounded_to, transposed
 from ._saved_input import SavedInput, cast_and_keep, kept_operand
 from ._site import Site
@@ -57,6 +58,7 @@ class LinearFunction(OnceFunction):
             # The compute dtype's copy of the input is what the backward pass keeps where wgrad has no cast.
             x_c = x_MK.to(state.compute_dtype)
             context = input_context(site, drawn)
+            see_plain(x_MK, "input", "fprop", site, ctx.where)
             if ctx.needs_input_grad[1]:
                 x, ctx.saved_input, kept = cast_and_keep(x_c, casts.fprop_input, casts.wgrad_input, context)
             else:
@@ -80,6 +82,7 @@ class LinearFunction(OnceFunction):
         needs_x, needs_w, needs_b = ctx.needs_input_grad[:3]
         dx = dw = db = None
         with plain_torch(site.state.device_type):
+            see_plain(grad_MN, "grad_output", "dgrad" if needs_x else "wgrad", site, ctx.where)
             g_c = grad_MN.to(dtype)
             g, g_wgrad = _grad_operands(g_c, site, drawn, needs_x, needs_w)
             if g is not None:
@@ -123,6 +126,7 @@ def weight_operand(w_NK: Tensor, cast: OperandCast | None, axis: int, site: Site
     """A weight as an operand; from its codes where they were kept since its last update."""
     state, context = site.state, weight_context(site, drawn, axis)
     if cast is None:
+        see_plain(w_NK, "weight", "fprop" if axis == 1 else "dgrad", site, state.where())
         dtype = state.compute_dtype
         rounded = rounded_to(w_NK, dtype, wide=context.wide, out=context.memory(w_NK))
         return Operand(rounded, None, FORMAT_OF_DTYPE[dtype])
@@ -141,6 +145,7 @@ def kept_weight(w_NK: Tensor, cast: OperandCast, axis: int, context: CastContext
         )
     if codes is None:
         return None
+    see(w_NK, cast, axis, context)
     out, shape = context.memory(w_NK, cast, axis), padded_shape(w_NK, cast, axis)
     carrier = kernels.dequantize(codes.codes, codes.scales, None, cast.text, shape, axis=axis, out=out)
     outer = carrier.new_ones(()) if codes.outer is None else codes.outer

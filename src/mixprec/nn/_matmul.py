@@ -12,6 +12,7 @@ from ._autograd import plain_torch
 from ._batched_product import CastBatchedProduct
 from ._exact_product import exactly
 from ._once import OnceFunction, refuse_transforms
+from ._operand_watch import see_plain
 from ._site import ConversionState, Site
 from ._telling import plain_product
 from ._twice import twice
@@ -35,6 +36,8 @@ class BatchedProduct(OnceFunction):
         ctx.state, ctx.where, ctx.has_weight = state, state.where(), has_weight
         ctx.dtypes = a_BMK.dtype, b_BKN.dtype
         with plain_torch(state.device_type):
+            see_plain(a_BMK, "input", "fprop", state.functional, ctx.where)
+            see_plain(b_BKN, "weight", "fprop", state.functional, ctx.where)
             a_c, b_c = a_BMK.to(state.compute_dtype), b_BKN.to(state.compute_dtype)
             ctx.save_for_backward(a_c, b_c)
             return _product(a_c, b_c, state, (ctx.where, "fprop"), wide)
@@ -47,6 +50,7 @@ class BatchedProduct(OnceFunction):
         state = ctx.state
         da = db = None
         with plain_torch(state.device_type):
+            see_plain(grad_BMN, "grad_output", "dgrad", state.functional, ctx.where)
             g_BMN = grad_BMN.to(state.compute_dtype)
             if ctx.needs_input_grad[0]:
                 da = _product(g_BMN, b_BKN.transpose(1, 2), state, (ctx.where, "dgrad")).to(ctx.dtypes[0])

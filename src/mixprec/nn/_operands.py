@@ -13,12 +13,15 @@ from ..tensors import amax_of, record
 from ._cast_context import CastContext
 from ._operand import FORMAT_OF_DTYPE, Operand
 from ._operand_cast import OperandCast
+from ._operand_watch import see
 
 
 def cast_operand(x_RC: Tensor, cast: OperandCast | None, axis: int, context: CastContext) -> Operand:
     """``x`` as an operand whose reduction runs along ``axis``; ``None`` takes it as it is."""
     if cast is None:
         return Operand(_widened(x_RC, context) if context.wide else x_RC, None, FORMAT_OF_DTYPE[x_RC.dtype])
+    if cast.delayed is None:
+        see(x_RC, cast, axis, context)
     random, stream, out = context.random, context.element_stream, context.memory(x_RC, cast, axis)
     if cast.delayed is not None:
         return _delayed(x_RC, cast, cast.delayed, context, out)
@@ -46,6 +49,7 @@ def _delayed(x_RC: Tensor, cast: OperandCast, delayed: Delayed, context: CastCon
     repeated = state.repeated(name) if context.is_forward else None
     known = None if repeated is None else state.amax_of_repeated(repeated, name)
     before = amax_of(history, delayed) if known is None else known
+    see(x_RC, cast, 1, context, before)
     carrier, outer, now = kernels.delayed(
         x_RC, cast.text, before, random=context.random, stream=context.element_stream, out=out
     )
@@ -78,6 +82,8 @@ def cast_both(
     first, second = along_columns, along_rows
     if first is None or second is None or not (first.is_fusable and second.is_fusable):
         return cast_operand(x_RC, first, 1, context), cast_operand(x_RC, second, 0, context.next())
+    see(x_RC, first, 1, context)
+    see(x_RC, second, 0, context.next())
     carrier, outer, carrier_t, outer_t = kernels.scaled_both(
         x_RC,
         first.text,

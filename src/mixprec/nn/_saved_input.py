@@ -15,6 +15,7 @@ from .. import kernels
 from ._cast_context import CastContext, padded_shape
 from ._operand import Operand
 from ._operand_cast import OperandCast
+from ._operand_watch import see
 from ._operands import cast_operand, operand_of
 from ._producer import costs_nothing_to_keep
 
@@ -61,6 +62,8 @@ def cast_and_keep(
     if wgrad is None or fprop is None or not (fprop.is_fusable and wgrad.is_fusable):
         kept = keep(x_MK, wgrad, context.next())
         return cast_operand(x_MK, fprop, 1, context), *kept
+    see(x_MK, fprop, 1, context)
+    see(x_MK, wgrad, 0, context.next())
     carrier, outer, *codes = kernels.scaled_quantized(
         x_MK,
         fprop.text,
@@ -89,6 +92,7 @@ def keep(
         return _AS_IT_IS, (x_MK, None, None)
     if not wgrad.is_fusable:
         return _kept_values(cast_operand(x_MK, wgrad, axis, context), wgrad, tuple(x_MK.shape))
+    see(x_MK, wgrad, axis, context)
     codes = kernels.quantize(
         x_MK,
         wgrad.text,

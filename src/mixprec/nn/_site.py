@@ -22,6 +22,7 @@ from ._workspace import Workspace
 if TYPE_CHECKING:
     from ._function_sites import FunctionSites
     from ._observer import GemmObserver
+    from ._operand_watch import OperandWatch
 
 #: Name of the instance attribute that a converted module keeps its site in.
 SITE = "_mixprec_site"
@@ -44,6 +45,7 @@ class ConversionState:
         histories: amaxes of earlier passes, by the operand's name, for delayed scales.
         functions: the sites of products that modules call as functions.
         observer: who listens to GEMMs, or ``None``.
+        watch: who sees operands before they are cast, or ``None``.
         weights: codes of weights that did not change between two casts.
         step: how often a session has updated the weights; ``None`` without one.
         is_twice: whether products without casts can be differentiated twice; their inputs are cast outside of them
@@ -62,6 +64,7 @@ class ConversionState:
     histories: dict[str, Tensor] = field(default_factory=lambda: {})
     functions: FunctionSites | None = None
     observer: GemmObserver | None = None
+    watch: OperandWatch | None = None
     weights: WeightCache = field(default_factory=WeightCache)
     step: int | None = None
     is_twice: bool = False
@@ -74,13 +77,13 @@ class ConversionState:
         self.functional = Site(name="", casts=OperandCasts(), stream=0, state=self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the observer and the running pass: a copy of a model is neither measured nor in a pass."""
-        left_out = {"_in_trace", "_in_thread", "_lock", "_past", "observer", "weights"}
+        """Without observer, watch and running pass: a copy of a model is not measured, watched or in a pass."""
+        left_out = {"_in_trace", "_in_thread", "_lock", "_past", "observer", "watch", "weights"}
         return {name: value for name, value in vars(self).items() if name not in left_out}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         vars(self).update(state)
-        self.observer, self.weights = None, WeightCache()
+        self.observer, self.watch, self.weights = None, None, WeightCache()
         self._begin()
 
     def _begin(self) -> None:
@@ -178,6 +181,11 @@ class ConversionState:
     def listener(self) -> GemmObserver | None:
         """The observer, or ``None`` where nobody can be told: a compiler's trace must not change what is outside it."""
         return None if torch.compiler.is_compiling() else self.observer
+
+    @property
+    def watcher(self) -> OperandWatch | None:
+        """Who sees operands, or ``None`` where nobody does: compiled code tells nothing."""
+        return None if torch.compiler.is_compiling() else self.watch
 
     def tensors(self) -> dict[str, tuple[Tensor, ...]]:
         """What is kept beside the model between passes, by what it is; workspaces are those of this thread."""

@@ -90,8 +90,8 @@ class StandaloneProducts:
     def told(self) -> StandaloneProducts:
         """Itself; whoever measures a converted model that calls it will know of its products, by the calling module."""
         running = None if torch.compiler.is_compiling() else active_state()
-        if running is not None and running.listener is not None:
-            self.state.observer = running.listener
+        if running is not None and (running.listener is not None or running.watcher is not None):
+            self.state.observer, self.state.watch = running.listener, running.watcher
             self._take(replace(self.site, name=running.where()))
         return self
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 
@@ -12,6 +11,7 @@ from ..monitor import UpdateWatch
 from ..nn import Conversion
 from ..optim import KeptWeights
 from ._averages import Averages
+from ._idle import idle_parameters
 from ._phases import PhaseKeeper
 from ._result import Event
 from ._scaled_gradients import ScaledGradients
@@ -92,16 +92,5 @@ class Applier:
 
 def _moving(verdict: Verdict, stepping: Mapping[str, KeptWeights]) -> list[Tensor]:
     """Parameters that an update is expected to move."""
-    idle = {
-        id(p)
-        for kept in stepping.values()
-        for group in kept.optimizer.param_groups
-        for p in group["params"]
-        if _is_zero(group.get("lr"))
-    }
+    idle = idle_parameters(stepping.values())
     return [p for name in stepping for p, norm in verdict.norms[name].items() if norm > 0 and id(p) not in idle]
-
-
-def _is_zero(rate: Any) -> bool:
-    """Whether a learning rate is 0; one that is a tensor is not brought to the host for it."""
-    return not isinstance(rate, Tensor) and rate == 0

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 
 from torch import nn
 
-from ..monitor import Alarms, AlarmWatch, FlightRecorder, Listeners, Monitoring, StepWatch
+from ..monitor import Alarms, AlarmWatch, FlightRecorder, Listeners, Monitoring, Sampled, Sampler, StepWatch
 from ..nn import Conversion
 from ..optim import KeptWeights
 from ..records import Record, StatisticsRecord
 from ..specs import Recipe
+from ._full_values import FullValues
+from ._idle import idle_parameters
 from ._run_folder import RunFolder
 from ._watching import Unwatched, Watched
 
@@ -61,6 +63,20 @@ def _alarms(watchable: Watchable, monitoring: Monitoring) -> Sequence[StepWatch]
     return (watch,)
 
 
+def _sampler(watchable: Watchable, monitoring: Monitoring) -> Sequence[StepWatch]:
+    if not monitoring.every:
+        return ()
+    values = FullValues(watchable.model, watchable.kept)
+    values.see()
+    sampled = Sampled(
+        model=watchable.model,
+        conversion=watchable.conversion,
+        value=values.of,
+        idle=lambda: idle_parameters(watchable.kept.values()),
+    )
+    return (Sampler(sampled, monitoring, watchable.listeners),)
+
+
 def _recorder(watchable: Watchable, monitoring: Monitoring) -> Sequence[StepWatch]:
     if watchable.folder is None or not monitoring.recorder_steps:
         return ()
@@ -84,7 +100,7 @@ def _own(watchable: Watchable, monitoring: Monitoring) -> Sequence[StepWatch]:
 
 
 #: In the order in which they are told of a step.
-MAKERS: tuple[Maker, ...] = (_alarms, _recorder, _own)
+MAKERS: tuple[Maker, ...] = (_sampler, _alarms, _recorder, _own)
 
 
 def watching_of(watchable: Watchable, monitoring: Monitoring | None) -> Unwatched:

@@ -12,17 +12,18 @@ from .._optimizer_contract import Rule, Slot, StoredMoment, StoredWeight
 from .._out import check_out
 from .._parameters import CastParameters
 from .._stacked import scaled_stacked
+from .._statistics_contract import Probe
 from ._codes import decode, encode
-from ._elements import everywhere, scaled_elements
+from ._elements import everywhere, scaled_elements, words_for
 from ._grid import round_to_grid
-from ._hadamard import hadamard_rows
+from ._hadamard import transformed
 from ._moments import load_moment, store_moment
 from ._narrow import narrow_product
 from ._optimizer import step_slot
 from ._packing import pack, unpack
-from ._philox import element_words
 from ._scales import Scales, decode_scales, encode_scales, largest_magnitude
 from ._squares import sum_of_squares
+from ._statistics import take_statistics
 from ._weights import load_weight, store_weight
 
 
@@ -46,7 +47,7 @@ class ReferenceBackend:
     def round(self, x: Tensor, parameters: CastParameters, draw: Draw, *, out: Tensor | None = None) -> Tensor:
         """Every element on its own."""
         wide = x.float().contiguous()
-        words = _words(wide, parameters, draw)
+        words = words_for(wide, parameters, draw)
         return _into(out, x, round_to_grid(wide, parameters.grid, parameters.rounding, words))
 
     def scaled(
@@ -95,7 +96,7 @@ class ReferenceBackend:
         wide = x.float().contiguous()
         own = largest_magnitude(wide)
         shared = torch.where(amax == 0.0, own, amax)
-        elements, scales = scaled_elements(wide, parameters, 1, _words(wide, parameters, draw), shared)
+        elements, scales = scaled_elements(wide, parameters, 1, words_for(wide, parameters, draw), shared)
         return _into(out, x, _carrier(elements, scales, parameters, 1)), scales.outer, own
 
     def amax(self, x: Tensor) -> Tensor:
@@ -106,7 +107,7 @@ class ReferenceBackend:
         self, x: Tensor, size: int, signs: SignKey | None, axis: int, inverse: bool, *, out: Tensor | None = None
     ) -> Tensor:
         """Hadamard transform along an axis."""
-        return _into(out, x, _transformed(x.float(), size, signs, axis, inverse))
+        return _into(out, x, transformed(x.float(), size, signs, axis, inverse))
 
     def quantize(self, x: Tensor, parameters: CastParameters, axis: int, draw: Draw) -> tuple[Tensor, Tensor, Tensor]:
         """Packed codes, codes of the block scales, outer scale."""
@@ -139,6 +140,10 @@ class ReferenceBackend:
         """``a @ b`` with a narrow accumulator."""
         return narrow_product(a_MK.float(), b_KN.float(), sums)
 
+    def statistics(self, x: Tensor, probes: Sequence[Probe], axis: int) -> tuple[Tensor, Tensor]:
+        """Counts and numbers of a tensor and of casts of it."""
+        return take_statistics(x, probes, axis)
+
     def gradient_squares(self, gradients: Sequence[Tensor]) -> Tensor:
         """Sum of squares of each gradient."""
         return torch.stack([sum_of_squares(gradient) for gradient in gradients])
@@ -169,8 +174,8 @@ def _elements(x: Tensor, parameters: CastParameters, axis: int, draw: Draw) -> t
     """Elements on the grid and their scales."""
     wide = x.float()
     if parameters.transform:
-        wide = _transformed(wide, parameters.transform, sign_key(parameters, draw), axis, inverse=False)
-    return scaled_elements(wide, parameters, axis, _words(wide, parameters, draw))
+        wide = transformed(wide, parameters.transform, sign_key(parameters, draw), axis, inverse=False)
+    return scaled_elements(wide, parameters, axis, words_for(wide, parameters, draw))
 
 
 def _carrier(elements: Tensor, scales: Scales, parameters: CastParameters, axis: int) -> Tensor:
@@ -181,18 +186,5 @@ def _scales_are_coded(parameters: CastParameters) -> bool:
     return parameters.scaling == "block" and parameters.scale != "fp32"
 
 
-def _transformed(x: Tensor, size: int, signs: SignKey | None, axis: int, inverse: bool) -> Tensor:
-    if axis == 1:
-        return hadamard_rows(x, size, signs, inverse).contiguous()
-    return hadamard_rows(x.T, size, signs, inverse).T.contiguous()
-
-
 def _into(out: Tensor | None, x: Tensor, result: Tensor) -> Tensor:
     return result if out is None else check_out(x, out, result.shape).copy_(result)
-
-
-def _words(x: Tensor, parameters: CastParameters, draw: Draw) -> Tensor | None:
-    """Random words in the shape of x, if the cast needs them."""
-    if not parameters.stochastic:
-        return None
-    return element_words(x.numel(), draw.seed, draw.offset, x.device).reshape(x.shape)

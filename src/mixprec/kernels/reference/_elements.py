@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from .._contract import Draw
 from .._parameters import CastParameters
 from ._choice import Candidate, choose
 from ._grid import round_to_grid
+from ._philox import element_words
 from ._scales import Scales, fp32_quant_scale, largest_magnitude, scales_of, shared_magnitude
 from ._tiles import spread
 
@@ -63,3 +65,18 @@ def everywhere(values: Tensor, x: Tensor, parameters: CastParameters, axis: int)
         [[5.0, 5.0, 6.0]]
     """
     return spread(values, parameters.matrix_tile(axis), x.shape) if parameters.scaling == "block" else values
+
+
+def words_for(x: Tensor, parameters: CastParameters, draw: Draw) -> Tensor | None:
+    """Random words in the shape of x; None where the cast draws none.
+
+    Example:
+        >>> import torch
+        >>> from mixprec.kernels import cast_parameters
+        >>> from mixprec.specs import parse_cast
+        >>> words_for(torch.zeros(2, 3), cast_parameters(parse_cast("bf16 sr")), Draw()).shape
+        torch.Size([2, 3])
+    """
+    if not parameters.stochastic:
+        return None
+    return element_words(x.numel(), draw.seed, draw.offset, x.device).reshape(x.shape)

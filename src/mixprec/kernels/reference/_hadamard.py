@@ -42,6 +42,18 @@ def hadamard_rows(x: Tensor, size: int, signs: SignKey | None, inverse: bool = F
     return groups.reshape(padded.shape)
 
 
+def transformed(x: Tensor, size: int, signs: SignKey | None, axis: int, inverse: bool) -> Tensor:
+    """As `hadamard_rows`, along either axis of a matrix; contiguous.
+
+    Example:
+        >>> transformed(torch.ones(4, 1), 4, None, 0, inverse=False).flatten().tolist()
+        [2.0, 0.0, 0.0, 0.0]
+    """
+    if axis == 1:
+        return hadamard_rows(x, size, signs, inverse).contiguous()
+    return hadamard_rows(x.T, size, signs, inverse).T.contiguous()
+
+
 def sign_vector(size: int, key: SignKey, device: torch.device) -> Tensor:
     """The signs of a key: fp32 ``[size]`` of +1 and -1.
 

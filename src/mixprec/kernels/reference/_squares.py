@@ -17,6 +17,19 @@ def sum_of_squares(values: Tensor) -> Tensor:
         >>> sum_of_squares(torch.tensor([3.0, 4.0])).item()
         25.0
     """
-    wide = values.detach().double().reshape(-1)
-    chunks = torch.nn.functional.pad(wide * wide, (0, -wide.numel() % _CHUNK)).reshape(-1, _CHUNK)
+    wide = values.detach().double()
+    return sum_by_chunks(wide * wide)
+
+
+def sum_by_chunks(values: Tensor) -> Tensor:
+    """fp64, 0-d: of fp64 values in C order, in chunks of 1,024, each and then their results by halving; 0 of none.
+
+    Example:
+        >>> sum_by_chunks(torch.ones(3000, dtype=torch.float64)).item()
+        3000.0
+    """
+    if not values.numel():
+        return values.new_zeros(())
+    flat = values.reshape(-1)
+    chunks = torch.nn.functional.pad(flat, (0, -flat.numel() % _CHUNK)).reshape(-1, _CHUNK)
     return sum_by_halving(sum_by_halving(chunks))

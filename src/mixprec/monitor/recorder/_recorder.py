@@ -277,7 +277,7 @@ class FlightRecorder:
             return None
 
     def _write(self, reason: Reason, detail: str, *, is_ordinary: bool = False) -> Path:
-        entries = [*self._ring, *([] if self._entry is None else [self._entry])]
+        entries = [*self._ring, *([] if self._entry is None else [self._entry])][-(self._ring.maxlen or 1) :]
         calls, why = self._held.calls()
         dump = RecorderDump(
             reason=reason,
