@@ -44,7 +44,7 @@ class Checkable(Resumable):
             >>> model = nn.Linear(2, 1)
             >>> session = prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), "bf16")
             >>> print(session.check(lambda: model(torch.ones(4, 2)).square().mean()))
-            check of recipe bf16: nothing was found in one step of 31 operations
+            check of recipe bf16: nothing was found in one step of ... operations
         """
         self._refuse_restored("check")
         known = self._scales.names
