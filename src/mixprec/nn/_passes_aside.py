@@ -32,12 +32,14 @@ def passes_aside(conversion: Conversion) -> Generator[None]:
         True
     """
     state, thread = conversion.state, conversion.state._in_thread
-    before = {name: getattr(state, name) for name in ("random", "histories", "passes", "observer", "left", "_past")}
+    before = {
+        name: getattr(state, name) for name in ("random", "histories", "passes", "observer", "watch", "left", "_past")
+    }
     measured = conversion._rows, conversion._measured_notes
     own, thread.own = thread.own, Pass()
     state.random, state.left, state._past = state.random.clone(), set(state.left), PastPasses()
     state.histories = {name: history.clone() for name, history in state.histories.items()}
-    state.observer = None
+    state.observer = state.watch = None
     try:
         yield
     finally:

@@ -25,7 +25,7 @@ def uneven_blocks(conversion: Conversion) -> dict[str, tuple[tuple[int, int], in
     found: dict[str, tuple[tuple[int, int], int]] = {}
     for path, module in conversion.model.named_modules():
         site: Site | None = module.__dict__.get(SITE)
-        weight = module._parameters.get("weight")
+        weight = getattr(module, "weight", None)
         if site is None or not isinstance(weight, Tensor) or weight.dim() != 2:
             continue
         sizes = int(weight.shape[0]), int(weight.shape[1])

@@ -102,9 +102,20 @@ def test_built_in_workloads(name: str, recipe: str) -> None:
     assert len(found) == 0, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("name", MODELS)
 def test_models_under_recipes(name: str, recipe: str) -> None:
+    assert_healthy(name, recipe)
+
+
+@pytest.mark.parametrize("recipe", ["fp16", "nvfp4"])
+@pytest.mark.parametrize("name", ["bert eager", "llama sdpa", "transformer", "lstm"])
+def test_some_models_under_recipes(name: str, recipe: str) -> None:
+    assert_healthy(name, recipe)
+
+
+def assert_healthy(name: str, recipe: str) -> None:
     torch.manual_seed(0)
     make, loss = MODELS[name]
     model = make().train()

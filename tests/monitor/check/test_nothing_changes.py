@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from mixprec.monitor import check_step
+from mixprec.monitor import Monitoring, check_step
+from mixprec.records import FindingRecord, StatisticsRecord, UpdateRecord, read_records
 from mixprec.training import Session, prepare
 
 
@@ -145,3 +147,23 @@ def test_a_step_that_raises_is_the_callers_and_leaves_all_as_it_was() -> None:
     assert all(torch.equal(t, before[name]) for name, t in model.state_dict().items())
     assert torch.equal(torch.get_rng_state(), state)
     assert model.calls == 0
+
+
+@pytest.mark.parametrize("recipe", ["bf16", "nvfp4"])
+def test_those_who_watch_a_session_see_no_check(tmp_path: Path, recipe: str) -> None:
+    def run(folder: Path, *, checks: bool) -> list[object]:
+        torch.manual_seed(3)
+        model = Everything()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        s = prepare(model, optimizer, recipe, run=folder, monitor=Monitoring(every=1))
+        torch.manual_seed(7)
+        for i in range(3):
+            if checks:
+                s.check(lambda: loss(s.model, 99))
+            s.step(loss(s.model, i))
+        watched = (StatisticsRecord, UpdateRecord, FindingRecord)
+        return [record for record in read_records(folder / "records.jsonl") if isinstance(record, watched)]
+
+    unchecked, checked = run(tmp_path / "a", checks=False), run(tmp_path / "b", checks=True)
+    assert len(unchecked) > 10
+    assert checked == unchecked

@@ -24,6 +24,26 @@ LOST: dict[str, Callable[[object, Tensor], Tensor]] = {
     "clamp": lambda s, h: torch.log(h.relu().clamp(1e-8, 2.0)),
 }
 
+QUIET: dict[str, Callable[[object, Tensor], Tensor]] = {
+    "where": lambda s, h: h / torch.where(h == 0, 1e-8, h),
+    "masked_fill": lambda s, h: h / h.masked_fill(h == 0, 1e-10),
+    "full_like": lambda s, h: h / torch.maximum(h.abs(), torch.full_like(h, 1e-8)),
+    "tensor": lambda s, h: h / (h.abs() + 1 + torch.tensor(1e-8)),
+    "gumbel": lambda s, h: h - torch.log(-torch.log(torch.full_like(h, 0.5) + 1e-20) + 1e-20),
+    "cosine": lambda s, h: h * F.cosine_similarity(h, h + 1, eps=1e-8)[:, None],
+}
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_an_eps_that_is_zero_in_fp16_and_that_nothing_meets_yet_is_a_warning(name: str) -> None:
+    pure = Told(QUIET[name]).half()
+    told = [f for f in check_step(pure, loss_of(pure, batch(dtype=FP16))) if f.name == "constant that vanishes"]
+    assert [f.severity for f in told] == ["warning"], told
+    for dtype in (torch.float32, BF16):
+        wide = Told(QUIET[name]).to(dtype)
+        found = check_step(wide, loss_of(wide, batch(dtype=dtype)))
+        assert "constant that vanishes" not in [f.name for f in found]
+
 
 @pytest.mark.parametrize("name", LOST)
 def test_an_eps_that_is_zero_in_fp16(name: str) -> None:

@@ -129,7 +129,7 @@ class AccumulatorDetector(Detector):
                         step=self.setting.step,
                         name="step counter in 16 bits",
                         severity="fault",
-                        site=self.setting.names.get(param, type(optimizer).__name__),
+                        site=next((name for p, name in self.setting.names.items() if p is param), "<optimizer>"),
                         message=f"the optimizer's step counter is {short(count.dtype)} and stops at "
                         f"{STOPS[count.dtype]}: Adam's bias correction stops with it",
                         evidence={"dtype": short(count.dtype), "step": float(count)},

@@ -22,7 +22,7 @@ class CountedDetector(Detector):
     cast with equal neighbours, a sum of ones that stands still. A cast of measured values (pixels) is none.
     """
 
-    operations = frozenset({"arange", "linspace", "cumsum", "_to_copy", "mul", "cumsum_"})
+    operations = frozenset({"arange", "linspace", "cumsum", "_to_copy", "cumsum_"})
 
     def see(self, call: Call) -> Iterable[Finding]:
         """What counts, or casts a count."""
