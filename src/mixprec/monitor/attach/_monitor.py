@@ -189,7 +189,7 @@ class Monitor:
     def own_seconds(self) -> float:
         """Time that watching has taken [s]; on an accelerator, that of handing the work over."""
         recorded = 0.0 if self.recorder is None else self.recorder.own_seconds
-        return self._loop.own_seconds + self._sampler.own_seconds + recorded
+        return self._loop.own_seconds + self._sampler.pass_seconds + recorded
 
     def _release(self) -> None:
         if self._folder is not None:
