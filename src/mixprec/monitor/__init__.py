@@ -11,21 +11,25 @@ from ._storages import StorageKey, storage_bytes, storages_in, tensors_in
 from ._updates import UpdateFinding, UpdateWatch
 from ._watches import StepWatches
 from .alarms import Alarms, Thresholds
+from .locate import Fault, Locator, StepRecording, locate
 from .recorder import FlightRecorder
 from .sampling import Sampled, Sampler
 
 __all__ = [
     "AlarmWatch",
     "Alarms",
+    "Fault",
     "Finding",
     "FlightRecorder",
     "Listeners",
+    "Locator",
     "Monitoring",
     "Sampled",
     "Sampler",
     "SavedStorage",
     "SavedTensors",
     "StepFacts",
+    "StepRecording",
     "StepWatch",
     "StepWatches",
     "StorageKey",
@@ -34,6 +38,7 @@ __all__ = [
     "UpdateWatch",
     "can_look_into_graphs",
     "load_random_states",
+    "locate",
     "random_states",
     "saved_tensors",
     "storage_bytes",
