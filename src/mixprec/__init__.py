@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import functional as functional
+    from . import monitor as monitor
     from .compare import Workload as Workload
     from .nn import convert as convert
     from .specs import Recipe as Recipe
@@ -32,6 +33,7 @@ _HOMES = {
     "error": "tensors",
     "fake_quantize": "tensors",
     "functional": "",  # the package itself
+    "monitor": "",
     "prepare": "training",
     "quantize": "tensors",
     "recipe": "specs",
@@ -46,6 +48,7 @@ __all__ = [
     "error",
     "fake_quantize",
     "functional",
+    "monitor",
     "prepare",
     "quantize",
     "recipe",

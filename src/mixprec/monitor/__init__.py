@@ -1,16 +1,24 @@
-"""What watches a run: sampling, the first bad tensor, exporters, and what is held in memory."""
+"""What watches a run: sampling, the first bad tensor, exporters, and what is held in memory.
+
+The package itself is callable: ``mixprec.monitor(model, optimizer)`` is ``attach``.
+"""
+
+import sys
 
 from ._alarm_watch import AlarmWatch
+from ._callable_package import CallablePackage
 from ._finding import Finding
 from ._listeners import Listeners
 from ._monitoring import Monitoring
 from ._random_states import load_random_states, random_states
 from ._saved_tensors import SavedStorage, SavedTensors, can_look_into_graphs, saved_tensors
+from ._stalled_weights import StalledWeights
 from ._step_watch import StepFacts, StepWatch
 from ._storages import StorageKey, storage_bytes, storages_in, tensors_in
 from ._updates import UpdateFinding, UpdateWatch
 from ._watches import StepWatches
 from .alarms import Alarms, Thresholds
+from .attach import Monitor, attach
 from .locate import Fault, Locator, StepRecording, locate
 from .recorder import FlightRecorder
 from .sampling import Sampled, Sampler
@@ -23,11 +31,13 @@ __all__ = [
     "FlightRecorder",
     "Listeners",
     "Locator",
+    "Monitor",
     "Monitoring",
     "Sampled",
     "Sampler",
     "SavedStorage",
     "SavedTensors",
+    "StalledWeights",
     "StepFacts",
     "StepRecording",
     "StepWatch",
@@ -36,6 +46,7 @@ __all__ = [
     "Thresholds",
     "UpdateFinding",
     "UpdateWatch",
+    "attach",
     "can_look_into_graphs",
     "load_random_states",
     "locate",
@@ -45,3 +56,5 @@ __all__ = [
     "storages_in",
     "tensors_in",
 ]
+
+sys.modules[__name__].__class__ = CallablePackage

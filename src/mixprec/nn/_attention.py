@@ -127,9 +127,7 @@ def attention(
         with torch.autocast(state.device_type, enabled=False):
             return composed(q, k, v, arguments, qk or state.functional, pv or state.functional)[0]
     dtype = state.compute_dtype
-    where = state.where()
-    for x, role, product in ((q, "input", "qk"), (k, "weight", "qk"), (v, "weight", "pv")):
-        see_plain(x, role, "fprop", state.functional, f"{where}.{product}".lstrip("."))
+    _show(q, k, v, state)
     q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
     if state.device_type != "cpu":
         return _torch_attention(q, k, v, arguments)
@@ -138,6 +136,15 @@ def attention(
             return composed(q, k, v, arguments, state.functional, state.functional)[0].to(dtype)
     k, v = _ungrouped(q, k, v, arguments)
     return WideAttention.apply(q, k, v, _additive(arguments.attn_mask, q, k), arguments, state)  # pyright: ignore[reportReturnType]
+
+
+def _show(q: Tensor, k: Tensor, v: Tensor, state: ConversionState) -> None:
+    """Tell of the operands before they are brought to the compute dtype."""
+    if state.watcher is not None:
+        where, site = state.where(), state.functional
+        see_plain(q, "input", "fprop", site, f"{where}.qk".lstrip("."))
+        see_plain(k, "weight", "fprop", site, f"{where}.qk".lstrip("."))
+        see_plain(v, "weight", "fprop", site, f"{where}.pv".lstrip("."))
 
 
 def composed(

@@ -107,6 +107,7 @@ class Fault:
 
     def _evidence(self) -> dict[str, float | str]:
         return {
+            "reason": self.reason,
             "operation": self.operation,
             "direction": self.direction,
             "operand": self.operand,

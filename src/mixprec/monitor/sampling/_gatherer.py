@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 import torch
@@ -153,9 +154,17 @@ def _record(
 
 def _unchanged(found: TensorStatistics, name: str) -> TensorStatistics:
     """Of a tensor as it is, from the statistics of a cast that is not in use."""
-    values = {field: getattr(found, field) for field in TensorStatistics.__dataclass_fields__}
-    none = dict.fromkeys(("flushed", "subnormal", "saturated", "relative_error", "bias"), 0.0)
-    return TensorStatistics(**{**values, **none, "cast": name, "unrepresented": 0, "sqnr_db": float("inf")})
+    return replace(
+        found,
+        cast=name,
+        flushed=0.0,
+        subnormal=0.0,
+        saturated=0.0,
+        unrepresented=0,
+        sqnr_db=math.inf,
+        relative_error=0.0,
+        bias=0.0,
+    )
 
 
 def _own_subnormal(found: TensorStatistics, dtype: str) -> float:

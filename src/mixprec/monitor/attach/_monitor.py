@@ -1,0 +1,238 @@
+"""Watching a loop that is somebody else's: nothing is converted, nothing changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import Parameter
+from torch.optim import Optimizer
+
+from ...nn import Conversion, conversion_of
+from ...optim import HALF_DTYPES
+from ...records import Record, StatisticsRecord, UpdateRecord
+from .._alarm_watch import AlarmWatch
+from .._finding import Finding
+from .._listeners import Listener, Listeners
+from .._monitoring import Monitoring
+from .._stalled_weights import StalledWeights
+from .._step_watch import StepWatch
+from ..alarms import Alarms
+from ..locate import Locator
+from ..recorder import FlightRecorder
+from ..sampling import Sampled, Sampler
+from ._arguments import check_model, innermost, optimizers_of
+from ._folder import MonitoredFolder
+from ._loop import LoopSteps
+from ._report import report_text
+
+#: What records call a run whose model is not converted.
+RECIPE = "as it is"
+
+
+class Monitor:
+    """Made by ``mixprec.monitor``; watches a loop until ``remove()``.
+
+    Attributes:
+        model: that is watched; a wrapper's inner one.
+        recorder: the flight recorder, or ``None`` without a run folder.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer | Sequence[Optimizer] | Mapping[str, Optimizer] | None,
+        options: Monitoring,
+        *,
+        run: str | Path | None,
+        scaler: Any,
+        seed: int,
+    ) -> None:
+        check_model(model)
+        self.model = innermost(model)
+        self._optimizers = optimizers_of(self.model, optimizer)
+        conversion = _conversion_in(self.model)
+        recipe = RECIPE if conversion is None else conversion.recipe.name
+        self._folder = None if run is None else MonitoredFolder(run, recipe=recipe, seed=seed)
+        self._listeners = Listeners(recipe=recipe, seed=seed)
+        self._make_watches(options, conversion, is_scaled=scaler is not None)
+        watches: list[StepWatch] = [*self._own, *options.watches]
+        try:
+            self._loop = LoopSteps(self.model, self._optimizers, scaler, watches, self._listeners)
+        except (TypeError, ValueError):
+            for watch in self._own:
+                watch.close()
+            self._release()
+            raise
+        if self._folder is not None:
+            self._listeners.add(self._write)
+        self._has_begun = False
+
+    def _make_watches(self, options: Monitoring, conversion: Conversion | None, *, is_scaled: bool) -> None:
+        told = self._listeners
+        sampled = Sampled(model=self.model, conversion=conversion, value=full_value, idle=self._idle)
+        self._sampler = Sampler(sampled, options, told)
+        self._stalled = StalledWeights(self._halves(), self._idle)
+        self._alarms = AlarmWatch(Alarms(options.thresholds), is_scaled=is_scaled) if options.alarms else None
+        self.recorder: FlightRecorder | None = None
+        self._own: list[StepWatch] = [self._sampler, self._stalled]
+        if self._alarms is not None:
+            told.add(self._alarms.hear)
+            self._own.append(self._alarms)
+        if self._folder is not None and options.recorder_steps:
+            self.recorder = recorder = FlightRecorder(
+                self.model, self._folder.path, recipe=told.recipe, seed=told.seed, steps=options.recorder_steps
+            )
+            told.add(lambda records: recorder.note_statistics(_statistics(records)))
+            self._own.append(recorder)
+        if options.locate:
+            self._own.append(Locator(self.model, conversion))
+
+    @property
+    def applied(self) -> int:
+        """Steps that the optimizer took."""
+        return self._loop.step
+
+    @property
+    def skipped(self) -> int:
+        """Steps that the scaler skipped."""
+        return self._loop.skipped
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What was found: the last 1,000, oldest first."""
+        return self._listeners.findings
+
+    def loss(self, loss: Tensor, name: str = "loss") -> Tensor:
+        """Show the loss that is about to be backpropagated, before any scaling: ``monitor.loss(loss).backward()``.
+
+        Args:
+            loss: one number.
+            name: where there are several.
+
+        Returns:
+            The loss itself.
+
+        Raises:
+            TypeError: no tensor.
+            ValueError: not one number.
+        """
+        if not isinstance(loss, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]  # what callers may give
+            raise TypeError(f"monitor.loss: got a {type(loss).__name__}, expected a tensor (before .item())")
+        if loss.numel() != 1:
+            raise ValueError(f"monitor.loss: got shape {list(loss.shape)}, expected one number: use loss.mean()")
+        self._loop.loss(loss, name)
+        return loss
+
+    def statistics(self) -> tuple[StatisticsRecord, ...]:
+        """Of the last sampled step; waits for an accelerator that has not told them yet."""
+        return self._sampler.statistics()
+
+    def updates(self) -> tuple[UpdateRecord, ...]:
+        """What the last sampled step that was applied did to each parameter."""
+        return self._sampler.updates()
+
+    def listen(self, listener: Listener) -> None:
+        """Let ``listener`` hear every record from now on: steps, statistics, updates, findings."""
+        self._listeners.add(listener)
+
+    def report(self) -> str:
+        """What was seen and found so far, in words."""
+        return report_text(self)
+
+    def __str__(self) -> str:
+        return self.report()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What continues the monitor: steps, what alarms remember, an open window of updates."""
+        return {
+            "applied": self._loop.step,
+            "skipped": self._loop.skipped,
+            "sampler": self._sampler.state_dict(),
+            "stalled": self._stalled.state_dict(),
+            "alarms": None if self._alarms is None else self._alarms.alarms.state_dict(),
+        }
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Continue from a ``state_dict()``; to be called before the first step.
+
+        Raises:
+            ValueError: steps were seen already.
+        """
+        if self._loop.step or self._loop.skipped:
+            raise ValueError(
+                f"monitor.load_state_dict: {self._loop.step} steps were seen already: load before the first"
+            )
+        self._loop.step, self._loop.skipped = int(state_dict["applied"]), int(state_dict["skipped"])
+        self._sampler.go_on(self._loop.step, state_dict["sampler"])
+        self._stalled.load_state_dict(state_dict["stalled"])
+        if self._alarms is not None and state_dict["alarms"] is not None:
+            self._alarms.alarms.load_state_dict(state_dict["alarms"])
+
+    def remove(self) -> None:
+        """Take every hook off, give the scaler its class back, close the folder; a second call does nothing."""
+        self._loop.close()
+        self._release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._loop.failed(error)
+        self.remove()
+
+    @property
+    def own_seconds(self) -> float:
+        """Time that watching has taken [s]; on an accelerator, that of handing the work over."""
+        recorded = 0.0 if self.recorder is None else self.recorder.own_seconds
+        return self._loop.own_seconds + self._sampler.own_seconds + recorded
+
+    def _release(self) -> None:
+        if self._folder is not None:
+            self._folder.release()
+
+    def _write(self, records: Sequence[Record]) -> None:
+        if self._folder is None:
+            return
+        if not self._has_begun:
+            self._has_begun = True
+            self._folder.begin(self._loop.step)
+        self._folder.write(records)
+
+    def _halves(self) -> dict[str, Parameter]:
+        """Parameters of 16 bits that an optimizer updates itself."""
+        theirs = {id(p) for optimizer in self._optimizers for group in optimizer.param_groups for p in group["params"]}
+        return {n: p for n, p in self.model.named_parameters() if p.dtype in HALF_DTYPES and id(p) in theirs}
+
+    def _idle(self) -> set[int]:
+        groups = [group for optimizer in self._optimizers for group in optimizer.param_groups]
+        return {id(p) for group in groups if _is_zero(group.get("lr")) for p in group["params"]}
+
+
+@torch.no_grad()
+def full_value(param: Parameter) -> Tensor:
+    """A parameter's value, fresh, in fp32 at least; this rank's part of a sharded one."""
+    value = param.detach()
+    if hasattr(value, "to_local"):
+        value = value.to_local()  # pyright: ignore[reportAttributeAccessIssue]
+    return value.clone() if value.dtype.itemsize >= 4 else value.float()
+
+
+def _is_zero(rate: Any) -> bool:
+    """Whether a learning rate is 0; one that is a tensor is not brought to the host for it."""
+    return not isinstance(rate, Tensor) and rate == 0
+
+
+def _statistics(records: Sequence[Record]) -> list[StatisticsRecord]:
+    return [record for record in records if isinstance(record, StatisticsRecord)]
+
+
+def _conversion_in(model: nn.Module) -> Conversion | None:
+    return next((found for found in map(conversion_of, model.modules()) if found is not None), None)
