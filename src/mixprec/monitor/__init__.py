@@ -19,15 +19,18 @@ from ._updates import UpdateFinding, UpdateWatch
 from ._watches import StepWatches
 from .alarms import Alarms, Thresholds
 from .attach import Monitor, attach
+from .locate import Fault, Locator, StepRecording, locate
 from .recorder import FlightRecorder
 from .sampling import Sampled, Sampler
 
 __all__ = [
     "AlarmWatch",
     "Alarms",
+    "Fault",
     "Finding",
     "FlightRecorder",
     "Listeners",
+    "Locator",
     "Monitor",
     "Monitoring",
     "Sampled",
@@ -36,6 +39,7 @@ __all__ = [
     "SavedTensors",
     "StalledWeights",
     "StepFacts",
+    "StepRecording",
     "StepWatch",
     "StepWatches",
     "StorageKey",
@@ -45,6 +49,7 @@ __all__ = [
     "attach",
     "can_look_into_graphs",
     "load_random_states",
+    "locate",
     "random_states",
     "saved_tensors",
     "storage_bytes",

@@ -3,16 +3,21 @@
 from . import _layers as _layers  # registers torch's own layers
 from ._attention import AttentionArguments
 from ._audit import Audit, AuditRow
+from ._autograd import is_in_backward
 from ._convert import Conversion, conversion_of, convert
 from ._convolution_arguments import ConvolutionGeometry, ConvolutionSize
 from ._device import native_here
 from ._function_region import FunctionMode, is_ruled
 from ._layer_types import is_converted_layer, register_layer
+from ._module_stack import ROOT, ModuleStack
+from ._node_origins import NodeOrigins
 from ._operand_watch import OperandWatch, SeenOperand
 from ._resolve import is_without_session, resolve
 from ._standalone import StandaloneProducts
+from ._uncompiled import uncompiled
 
 __all__ = [
+    "ROOT",
     "AttentionArguments",
     "Audit",
     "AuditRow",
@@ -20,15 +25,19 @@ __all__ = [
     "ConvolutionGeometry",
     "ConvolutionSize",
     "FunctionMode",
+    "ModuleStack",
+    "NodeOrigins",
     "OperandWatch",
     "SeenOperand",
     "StandaloneProducts",
     "conversion_of",
     "convert",
     "is_converted_layer",
+    "is_in_backward",
     "is_ruled",
     "is_without_session",
     "native_here",
     "register_layer",
     "resolve",
+    "uncompiled",
 ]

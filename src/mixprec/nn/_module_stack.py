@@ -29,6 +29,11 @@ class ModuleStack:
         """The innermost running module's path."""
         return self._names[self._running[-1]] if self._running else ROOT
 
+    @property
+    def running(self) -> nn.Module | None:
+        """The innermost running module; ``None`` outside of the model."""
+        return self._running[-1] if self._running else None
+
     def __enter__(self) -> ModuleStack:
         for module in self._names:
             self._handles.append(module.register_forward_pre_hook(self._enter, prepend=True))

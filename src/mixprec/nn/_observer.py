@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ._autograd import is_in_backward
 from ._flop_counts import flops_of
 from ._module_stack import ROOT, ModuleStack
+from ._node_origins import NodeOrigins, next_number, tensors_of
 from ._uncompiled import is_watched_by_compiler, uncompiled
 
 #: Names of the GEMMs of a forward pass; seen during a backward pass they are recomputed.
@@ -85,7 +86,7 @@ class GemmObserver(TorchDispatchMode):
         self.is_on = self.was_on = False
         self._running: list[_Product | LeftToTorch] = []
         self._modules = ModuleStack(model)
-        self._origins: dict[int, _Origin] = {}  # by the sequence number of the autograd node
+        self._origins = NodeOrigins[_Origin]()
         self._spans: list[tuple[int, int]] = []  # of the numbers of nodes that were made while it was on
         self._entered = 0
         self._uncompiled: AbstractContextManager[Any] = nullcontext()
@@ -110,7 +111,7 @@ class GemmObserver(TorchDispatchMode):
 
     def __enter__(self) -> GemmObserver:
         self.is_on = self.was_on = True
-        self._entered = _next_number()
+        self._entered = next_number()
         self._uncompiled = uncompiled()
         self._uncompiled.__enter__()
         self._modules.__enter__()
@@ -118,7 +119,7 @@ class GemmObserver(TorchDispatchMode):
 
     def __exit__(self, *exc: Any) -> None:
         self.is_on = False
-        self._spans.append((self._entered, _next_number()))
+        self._spans.append((self._entered, next_number()))
         self._modules.__exit__(*exc)
         super().__exit__(*exc)
         self._uncompiled.__exit__(*exc)
@@ -142,7 +143,8 @@ class GemmObserver(TorchDispatchMode):
                 parts = func.decompose(*args, **kwargs)
             if parts is not NotImplemented:
                 return parts
-        self._note_origin(args)  # of any operator: the gradients of many that are no products multiply matrices
+        # Of any operator: the gradients of many that are no products multiply matrices.
+        self._origins.note(args, self._origin_here)
         out = func(*args, **kwargs)
         flops = flops_of(func, args, kwargs, out)
         if flops is not None:
@@ -176,20 +178,11 @@ class GemmObserver(TorchDispatchMode):
         return GemmKey(origin.site, gemm, formats, "native" if asked else "torch", asked, recomputed)
 
     def _origin_in_backward(self) -> _Origin:
-        node = torch._C._current_autograd_node()  # pyright: ignore[reportPrivateUsage]  # no public spelling
-        number = getattr(node, "_sequence_nr", None)  # none inside a hook, which is no node
-        unknown = _Origin(ROOT, None)
-        return unknown if number is None else self._origins.get(number(), unknown)
+        return self._origins.of_running() or _Origin(ROOT, None)
 
     def _origin_here(self) -> _Origin:
         call = self._innermost
         return _Origin(self.path(), call if isinstance(call, LeftToTorch) else None)
-
-    def _note_origin(self, args: tuple[Any, ...]) -> None:
-        # The node of the operator that is about to run has just taken its number.
-        number = _next_number() - 1
-        if (torch.is_grad_enabled() and any(t.requires_grad for t in _tensors(args))) or number not in self._origins:
-            self._origins[number] = self._origin_here()
 
     def path(self) -> str:
         """The path of the innermost running module."""
@@ -200,25 +193,12 @@ class GemmObserver(TorchDispatchMode):
         first = next((first for first, end in self._spans if first <= number < end), None)
         if first is None:
             return None
-        # A node of no operator of its own was made with the one before it.
-        origin = next((self._origins[n] for n in range(number, first - 1, -1) if n in self._origins), None)
+        origin = self._origins.of(number, first)
         return ROOT if origin is None else origin.site
 
 
-def _next_number() -> int:
-    return torch.autograd._get_sequence_nr()  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
-
-
-def _tensors(args: tuple[Any, ...]) -> list[torch.Tensor]:
-    """The tensors among the arguments, those in lists (a recurrent layer's weights) too."""
-    found: list[torch.Tensor] = []
-    for arg in args:
-        found += [t for t in (arg if isinstance(arg, (list, tuple)) else (arg,)) if isinstance(t, torch.Tensor)]
-    return found
-
-
 def _formats(args: tuple[Any, ...]) -> tuple[str, str]:
-    names = [str(t.dtype).removeprefix("torch.") for t in _tensors(args)[:2]]
+    names = [str(t.dtype).removeprefix("torch.") for t in tensors_of(args)[:2]]
     short = [_SHORT.get(name, name) for name in names]
     return short[0], short[-1]
 

@@ -283,6 +283,8 @@ class Session(Resumable):
             self._narrowed.restore(*self._kept.values())
         for kept in self._kept.values():
             kept.restore()
+        if self._folder is not None:
+            self._folder.close()
         self._is_open = False
 
     def _backward(
@@ -338,10 +340,10 @@ class Session(Resumable):
         else:
             told = self._report.decide(verdict)
             self.skipped += 1
-            events.append(self._report.skipped(verdict, states, step))
-            reason = events[-1].message
             # Buffers, random bits and gradients are still as the passes left them: a replay starts from there.
-            events += self._watching.skipped()
+            found = self._watching.skipped()
+            events += [self._report.skipped(verdict, states, step, self._watching.located), *found]
+            reason = events[-1 - len(found)].message
             events += self._applier.skip(step)
         events += [Event(step=step, name=event.name, message=event.message) for event in told]
         self._end(chosen, verdict.is_finite, zero_grad)

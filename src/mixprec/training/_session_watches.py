@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from torch import nn
 
-from ..monitor import Alarms, AlarmWatch, FlightRecorder, Listeners, Monitoring, Sampled, Sampler, StepWatch
+from ..monitor import Alarms, AlarmWatch, FlightRecorder, Listeners, Locator, Monitoring, Sampled, Sampler, StepWatch
 from ..nn import Conversion
 from ..optim import KeptWeights
 from ..records import Record, StatisticsRecord
@@ -95,12 +95,16 @@ def _statistics(records: Sequence[Record]) -> list[StatisticsRecord]:
     return [record for record in records if isinstance(record, StatisticsRecord)]
 
 
+def _locator(watchable: Watchable, monitoring: Monitoring) -> Sequence[StepWatch]:
+    return (Locator(watchable.model, watchable.conversion),) if monitoring.locate else ()
+
+
 def _own(watchable: Watchable, monitoring: Monitoring) -> Sequence[StepWatch]:
     return monitoring.watches
 
 
 #: In the order in which they are told of a step.
-MAKERS: tuple[Maker, ...] = (_sampler, _alarms, _recorder, _own)
+MAKERS: tuple[Maker, ...] = (_sampler, _alarms, _recorder, _locator, _own)
 
 
 def watching_of(watchable: Watchable, monitoring: Monitoring | None) -> Unwatched:

@@ -45,16 +45,19 @@ class StepReport:
         """Of each loss's scale."""
         return {loss: self.scales.state(loss) for loss in self.scales.names}
 
-    def skipped(self, verdict: Verdict, before: Mapping[str, ScaleState], step: int) -> Event:
+    def skipped(
+        self, verdict: Verdict, before: Mapping[str, ScaleState], step: int, located: tuple[str, str]
+    ) -> Event:
         """Why a step was skipped.
 
         Args:
             verdict: on it.
             before: the scales' states that it ran under.
             step: applied steps before it.
+            located: what went bad first, and its site; empty where nobody has found it.
         """
         scaling = scaling_texts(self.scales, before, verdict.at_fault)
-        reason, site = skip_reason(verdict, self._names(), self.recipe.compute_dtype, scaling)
+        reason, site = skip_reason(verdict, self._names(), self.recipe.compute_dtype, scaling, located)
         return Event(step=step, name="skipped", message=reason, site=site)
 
     def result(self, verdict: Verdict, reason: str, name: str, events: Sequence[Event]) -> StepResult:

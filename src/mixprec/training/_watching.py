@@ -17,9 +17,11 @@ class Unwatched:
 
     Attributes:
         findings: the last 1,000, oldest first.
+        located: what went bad first in the last skipped step, and its site; empty where nobody has found it.
     """
 
     findings: Sequence[Finding] = ()
+    located: tuple[str, str] = ("", "")
 
     def begin_backward(self, loss: Tensor, name: str, scale: float) -> None:
         """A loss is about to be backpropagated."""
@@ -128,7 +130,10 @@ class Watched(Unwatched):
     def skipped(self) -> list[Event]:
         """The gradients are not finite; what was found."""
         facts, self._facts = self._facts, None
-        return [] if facts is None else self._told(self._watches.skipped(facts))
+        found = () if facts is None else self._watches.skipped(facts)
+        reasons = [(str(f.evidence["reason"]), f.site) for f in found if f.evidence.get("reason")]
+        self.located = reasons[0] if reasons else ("", "")
+        return self._told(found)
 
     def dropped(self) -> None:
         """What was backpropagated is thrown away."""

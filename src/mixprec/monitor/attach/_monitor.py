@@ -22,6 +22,7 @@ from .._monitoring import Monitoring
 from .._stalled_weights import StalledWeights
 from .._step_watch import StepWatch
 from ..alarms import Alarms
+from ..locate import Locator
 from ..recorder import FlightRecorder
 from ..sampling import Sampled, Sampler
 from ._arguments import check_model, innermost, optimizers_of
@@ -88,6 +89,8 @@ class Monitor:
             )
             told.add(lambda records: recorder.note_statistics(_statistics(records)))
             self._own.append(recorder)
+        if options.locate:
+            self._own.append(Locator(self.model, conversion))
 
     @property
     def applied(self) -> int:
