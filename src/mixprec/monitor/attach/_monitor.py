@@ -89,8 +89,10 @@ class Monitor:
             )
             told.add(lambda records: recorder.note_statistics(_statistics(records)))
             self._own.append(recorder)
-        if options.locate:
-            self._own.append(Locator(self.model, conversion))
+        if (
+            options.locate
+        ):  # the first: what a replay shows the sampler is not told then, for the step itself has shown it
+            self._own.insert(0, Locator(self.model, conversion))
 
     @property
     def applied(self) -> int:
