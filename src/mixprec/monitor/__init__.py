@@ -20,12 +20,11 @@ from ._watches import StepWatches
 from .alarms import Alarms, Thresholds
 from .attach import Monitor, attach
 from .check import Preflight, check_step
-from .locate import CAUSES, Fault, Locator, NotReproduced, StepRecording, locate
+from .locate import Fault, Locator, StepRecording, locate
 from .recorder import FlightRecorder
 from .sampling import Sampled, Sampler
 
 __all__ = [
-    "CAUSES",
     "AlarmWatch",
     "Alarms",
     "Fault",
@@ -35,7 +34,6 @@ __all__ = [
     "Locator",
     "Monitor",
     "Monitoring",
-    "NotReproduced",
     "Preflight",
     "Sampled",
     "Sampler",

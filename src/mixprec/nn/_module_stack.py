@@ -38,6 +38,11 @@ class ModuleStack:
         """A module's path; ``None``: it is not the model's."""
         return self._names.get(module)
 
+    @property
+    def running(self) -> nn.Module | None:
+        """The innermost running module; ``None`` outside of the model."""
+        return self._running[-1] if self._running else None
+
     def __enter__(self) -> ModuleStack:
         for module in self._names:
             self._handles.append(module.register_forward_pre_hook(self._enter, prepend=True))

@@ -1,4 +1,7 @@
-"""Where the nodes of an autograd graph came from, by their numbers."""
+"""What a node of the autograd graph came from: noted while the forward pass makes it, asked for while it runs."""
+
+# Nodes, their numbers and which of them runs have no public spelling.
+# pyright: reportPrivateUsage=false, reportPrivateImportUsage=false
 
 from __future__ import annotations
 
@@ -6,48 +9,51 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import torch
+from torch import Tensor
 
 T = TypeVar("T")
 
 
 class NodeOrigins(Generic[T]):
-    """What was running when each node of the graph was made, noted by a dispatch mode at every operator.
-
-    Autograd stands before a dispatch mode: the node of the operator that is about to run has just taken its number.
-    """
+    """Origins of nodes by their sequence numbers; to be told of every operator that a dispatch mode sees."""
 
     def __init__(self) -> None:
         self._origins: dict[int, T] = {}
 
-    def note(self, here: Callable[[], T]) -> None:
-        """To be called for any operator: the gradients of many that are no products multiply matrices.
+    def note(self, args: tuple[Any, ...], origin: Callable[[], T]) -> None:
+        """An operator is about to run; its node, if it has one, has just taken its number.
 
-        The first operator that shows a number has made its node; one without a node of its own (an ``empty_like``)
-        shows that of the one before it.
+        The first operator that shows a number has made its node. One without a node of its own (an ``empty_like``)
+        shows that of the one before it, which it must not take.
         """
         number = next_number() - 1
         if number not in self._origins:
-            self._origins[number] = here()
+            self._origins[number] = origin()
 
-    def of_running_node(self) -> T | None:
-        """The origin of the node that runs in a backward pass; ``None`` where that is not known."""
-        node = torch._C._current_autograd_node()  # pyright: ignore[reportPrivateUsage]  # no public spelling
-        number = getattr(node, "_sequence_nr", None)  # none inside a hook, which is no node
+    def of_running(self) -> T | None:
+        """That of the node that runs; ``None`` inside a hook, which is no node, and where nothing was noted."""
+        number = getattr(torch._C._current_autograd_node(), "_sequence_nr", None)
         return None if number is None else self._origins.get(number())
 
-    def last_from(self, first: int, number: int) -> T | None:
-        """The origin of a node, or, of one without an operator of its own, of the one before it, back to ``first``."""
+    def of(self, node: Any, first: int = 0) -> T | None:
+        """That of a node, or of its number; one of no operator of its own was made with the one before it.
+
+        Args:
+            node: or its number.
+            first: the smallest number that may answer.
+        """
+        number = node if isinstance(node, int) else node._sequence_nr()
         return next((self._origins[n] for n in range(number, first - 1, -1) if n in self._origins), None)
 
 
 def next_number() -> int:
-    """The number that the next node of this thread takes."""
-    return torch.autograd._get_sequence_nr()  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+    """The number that this thread's next node takes."""
+    return torch.autograd._get_sequence_nr()
 
 
-def tensors_of(args: tuple[Any, ...]) -> list[torch.Tensor]:
+def tensors_of(args: tuple[Any, ...]) -> list[Tensor]:
     """The tensors among the arguments, those in lists (a recurrent layer's weights) too."""
-    found: list[torch.Tensor] = []
+    found: list[Tensor] = []
     for arg in args:
-        found += [t for t in (arg if isinstance(arg, (list, tuple)) else (arg,)) if isinstance(t, torch.Tensor)]
+        found += [t for t in (arg if isinstance(arg, (list, tuple)) else (arg,)) if isinstance(t, Tensor)]
     return found

@@ -86,7 +86,7 @@ class GemmObserver(TorchDispatchMode):
         self.is_on = self.was_on = False
         self._running: list[_Product | LeftToTorch] = []
         self._modules = ModuleStack(model)
-        self._origins: NodeOrigins[_Origin] = NodeOrigins()
+        self._origins = NodeOrigins[_Origin]()
         self._spans: list[tuple[int, int]] = []  # of the numbers of nodes that were made while it was on
         self._entered = 0
         self._uncompiled: AbstractContextManager[Any] = nullcontext()
@@ -143,7 +143,8 @@ class GemmObserver(TorchDispatchMode):
                 parts = func.decompose(*args, **kwargs)
             if parts is not NotImplemented:
                 return parts
-        self._origins.note(self._origin_here)
+        # Of any operator: the gradients of many that are no products multiply matrices.
+        self._origins.note(args, self._origin_here)
         out = func(*args, **kwargs)
         flops = flops_of(func, args, kwargs, out)
         if flops is not None:
@@ -177,7 +178,7 @@ class GemmObserver(TorchDispatchMode):
         return GemmKey(origin.site, gemm, formats, "native" if asked else "torch", asked, recomputed)
 
     def _origin_in_backward(self) -> _Origin:
-        return self._origins.of_running_node() or _Origin(ROOT, None)
+        return self._origins.of_running() or _Origin(ROOT, None)
 
     def _origin_here(self) -> _Origin:
         call = self._innermost
@@ -192,7 +193,7 @@ class GemmObserver(TorchDispatchMode):
         first = next((first for first, end in self._spans if first <= number < end), None)
         if first is None:
             return None
-        origin = self._origins.last_from(first, number)
+        origin = self._origins.of(number, first)
         return ROOT if origin is None else origin.site
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from torch.nn import Parameter
 
 from ..loss_scaling import ScaleState, scale_text
-from ..monitor import Fault
 from ..specs import LossScale
 from ._scales import LossScales
 from ._verdict import Verdict
@@ -17,30 +16,33 @@ _LIMITS = {"fp16": "fp16 limit 65504"}
 
 
 def skip_reason(
-    verdict: Verdict, names: Mapping[Parameter, str], compute_dtype: str, scaling: str, fault: Fault | None = None
+    verdict: Verdict,
+    names: Mapping[Parameter, str],
+    compute_dtype: str,
+    scaling: str,
+    located: tuple[str, str] = ("", ""),
 ) -> tuple[str, str]:
-    """Say what went bad first: what was located, else the last gradient in the model's order, where backward begins.
+    """Say what went bad first, as it was located, or which gradient.
+
+    Of gradients that is the last one in the model's registration order, where backward begins.
 
     Args:
         verdict: of the step.
         names: of the model's parameters, in registration order.
         compute_dtype: of the recipe.
         scaling: what became of the loss scales; may be empty.
-        fault: that was located, if one was.
+        located: the first bad value in words, and its site; empty where nobody has found it.
 
     Returns:
-        The reason, and the fault's site or the parameter's name; none where only another rank has such a gradient.
+        The reason, and the site or the parameter's name; none where only another rank has such a gradient.
     """
     found = {p: norm for optimizer in verdict.norms for p, norm in verdict.bad(optimizer).items()}
     bad = [(name, found[p]) for p, name in names.items() if p in found]
-    text = _gradient_text(bad, compute_dtype) or "gradients of another rank are not finite"
-    site = bad[-1][0] if bad else ""
+    text = located[0] or _gradient_text(bad, compute_dtype) or "gradients of another rank are not finite"
     bad_losses = [loss for _, loss in verdict.losses if not math.isfinite(loss)]
-    if fault is not None and not (fault.is_of_loss and bad_losses):
-        text, site = str(fault), fault.site
     if bad_losses:
         text = f"the loss is {_kind(bad_losses[0])}; {text}"
-    return "skipped: " + "; ".join(filter(None, (text, scaling))), site
+    return "skipped: " + "; ".join(filter(None, (text, scaling))), located[1] or (bad[-1][0] if bad else "")
 
 
 def skipped_optimizers(verdict: Verdict, names: Mapping[Parameter, str], compute_dtype: str) -> dict[str, str]:

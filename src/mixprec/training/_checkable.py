@@ -66,8 +66,8 @@ class Checkable(Resumable):
     def locate(self, step: Callable[[], Tensor]) -> Fault | None:
         """Run one step watched, its loss too, and name the first operation that made what is not finite.
 
-        As `check`, it changes nothing. A skipped step's fault is located by itself, in ``fault``; this also looks into
-        the loss, which the session does not see computed.
+        As `check`, it changes nothing. A skipped step is looked into by itself, and its reason and findings tell the
+        fault; this also looks into the loss, which the session does not see computed.
 
         Args:
             step: runs the forward pass and returns the loss.
@@ -81,8 +81,15 @@ class Checkable(Resumable):
             >>> from mixprec import prepare
             >>> model = nn.Linear(2, 1)
             >>> session = prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), "bf16")
-            >>> print(session.locate(lambda: (model(torch.zeros(4, 2)) * 0).log().mean()))
-            -inf in <loss> (input)
+            >>> session.locate(lambda: (model(torch.zeros(4, 2)) * 0).log().mean()).site
+            '<loss>'
         """
         self._refuse_restored("locate")
-        return locate(self.model, step, step=self.applied)
+
+        def run_step() -> Tensor:
+            loss = step()
+            with self._conversion.region():
+                loss.backward()  # pyright: ignore[reportUnknownMemberType]
+            return loss
+
+        return locate(self.model, run_step, step=self.applied, conversion=self._conversion)

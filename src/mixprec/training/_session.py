@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ..loss_scaling import ScaleState
-from ..monitor import Fault, Finding, UpdateWatch
+from ..monitor import Finding, UpdateWatch
 from ..nn import Audit, Conversion, is_without_session
 from ..optim import KeptWeights, WeightAverage
 from ..specs import Recipe
@@ -119,11 +119,6 @@ class Session(Checkable):
 
     def __str__(self) -> str:
         return session_text(self)
-
-    @property
-    def fault(self) -> Fault | None:
-        """Where the step that was skipped last went wrong first, if that was found."""
-        return self._watching.located
 
     @property
     def optimizer(self) -> Optimizer:
@@ -347,8 +342,8 @@ class Session(Checkable):
             self.skipped += 1
             # Buffers, random bits and gradients are still as the passes left them: a replay starts from there.
             found = self._watching.skipped()
-            events.append(self._report.skipped(verdict, states, step, self._watching.located))
-            reason, events = events[-1].message, events + found
+            events += [self._report.skipped(verdict, states, step, self._watching.located), *found]
+            reason = events[-1 - len(found)].message
             events += self._applier.skip(step)
         events += [Event(step=step, name=event.name, message=event.message) for event in told]
         self._end(chosen, verdict.is_finite, zero_grad)

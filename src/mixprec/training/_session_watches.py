@@ -110,17 +110,15 @@ def _statistics(records: Sequence[Record]) -> list[StatisticsRecord]:
 
 
 def _locator(watchable: Watchable, monitoring: Monitoring) -> Sequence[StepWatch]:
-    if not monitoring.locate:
-        return ()
-    is_dynamic = watchable.recipe.loss_scale.kind == "dynamic"
-    return (Locator(watchable.model, watchable.conversion, lambda: is_dynamic),)
+    return (Locator(watchable.model, watchable.conversion),) if monitoring.locate else ()
 
 
 def _own(watchable: Watchable, monitoring: Monitoring) -> Sequence[StepWatch]:
     return monitoring.watches
 
 
-#: In the order in which they are told of a step.
+#: In the order in which they are told of a step. A replay comes before the sampler lets go of what the step itself has
+#: shown: the first is told, and what is seen anew is not.
 MAKERS: tuple[Maker, ...] = (_locator, _exporters, _sampler, _alarms, _recorder, _own)
 
 

@@ -10,7 +10,6 @@ from torch import nn
 from torch.nn import Parameter
 
 from ..loss_scaling import ScaleState
-from ..monitor import Fault
 from ..specs import Recipe
 from ._blame import scaling_texts, skip_reason, skipped_optimizers
 from ._result import Event, StepResult
@@ -46,17 +45,17 @@ class StepReport:
         """Of each loss's scale."""
         return {loss: self.scales.state(loss) for loss in self.scales.names}
 
-    def skipped(self, verdict: Verdict, before: Mapping[str, ScaleState], step: int, fault: Fault | None) -> Event:
+    def skipped(self, verdict: Verdict, before: Mapping[str, ScaleState], step: int, located: tuple[str, str]) -> Event:
         """Why a step was skipped.
 
         Args:
             verdict: on it.
             before: the scales' states that it ran under.
             step: applied steps before it.
-            fault: where it went wrong first, if that was located.
+            located: what went bad first, and its site; empty where nobody has found it.
         """
         scaling = scaling_texts(self.scales, before, verdict.at_fault)
-        reason, site = skip_reason(verdict, self._names(), self.recipe.compute_dtype, scaling, fault)
+        reason, site = skip_reason(verdict, self._names(), self.recipe.compute_dtype, scaling, located)
         return Event(step=step, name="skipped", message=reason, site=site)
 
     def result(self, verdict: Verdict, reason: str, name: str, events: Sequence[Event]) -> StepResult:

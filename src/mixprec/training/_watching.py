@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor, nn
 from torch.nn import Parameter
 
-from ..monitor import Fault, Finding, Listeners, Locator, StepFacts, StepWatch, StepWatches
+from ..monitor import Finding, Listeners, StepFacts, StepWatch, StepWatches
 from ._result import Event
 from ._verdict import Verdict
 
@@ -17,11 +17,11 @@ class Unwatched:
 
     Attributes:
         findings: the last 1,000, oldest first.
-        located: where the step that was skipped last went wrong first, if that was found.
+        located: what went bad first in the last skipped step, and its site; empty where nobody has found it.
     """
 
     findings: Sequence[Finding] = ()
-    located: Fault | None = None
+    located: tuple[str, str] = ("", "")
 
     def begin_backward(self, loss: Tensor, name: str, scale: float) -> None:
         """A loss is about to be backpropagated."""
@@ -79,19 +79,12 @@ class Watched(Unwatched):
 
     def __init__(self, model: nn.Module, watches: Sequence[StepWatch], listeners: Listeners) -> None:
         self._model, self._watches, self._listeners = model, StepWatches(watches), listeners
-        self._locator = next((watch for watch in watches if isinstance(watch, Locator)), None)
         self._facts: StepFacts | None = None
 
     @property
     def findings(self) -> tuple[Finding, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]  # read only, here
         """The last 1,000, oldest first."""
         return self._listeners.findings
-
-    @property
-    def located(self) -> Fault | None:  # pyright: ignore[reportIncompatibleVariableOverride]  # read only, here
-        """Where the step that was skipped last went wrong first."""
-        last = None if self._locator is None else self._locator.last
-        return last if isinstance(last, Fault) else None
 
     def begin_backward(self, loss: Tensor, name: str, scale: float) -> None:
         """A loss is about to be backpropagated."""
@@ -137,7 +130,10 @@ class Watched(Unwatched):
     def skipped(self) -> list[Event]:
         """The gradients are not finite; what was found."""
         facts, self._facts = self._facts, None
-        return [] if facts is None else self._told(self._watches.skipped(facts))
+        found = () if facts is None else self._watches.skipped(facts)
+        reasons = [(str(f.evidence["reason"]), f.site) for f in found if f.evidence.get("reason")]
+        self.located = reasons[0] if reasons else ("", "")
+        return self._told(found)
 
     def dropped(self) -> None:
         """What was backpropagated is thrown away."""

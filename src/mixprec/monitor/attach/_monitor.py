@@ -23,7 +23,7 @@ from .._stalled_weights import StalledWeights
 from .._step_watch import StepWatch
 from ..alarms import Alarms
 from ..export import Exporters
-from ..locate import Fault, Locator
+from ..locate import Locator
 from ..recorder import FlightRecorder
 from ..sampling import Sampled, Sampler
 from ._arguments import check_model, innermost, optimizers_of
@@ -81,9 +81,6 @@ class Monitor:
         self._alarms = AlarmWatch(Alarms(options.thresholds), is_scaled=is_scaled) if options.alarms else None
         self.recorder: FlightRecorder | None = None
         self._own: list[StepWatch] = [self._sampler, self._stalled]
-        self._locator = Locator(self.model, conversion, lambda: is_scaled) if options.locate else None
-        if self._locator is not None:
-            self._own.insert(0, self._locator)
         if self._alarms is not None:
             told.add(self._alarms.hear)
             self._own.append(self._alarms)
@@ -95,6 +92,10 @@ class Monitor:
             )
             told.add(lambda records: recorder.note_statistics(_statistics(records)))
             self._own.append(recorder)
+        if (
+            options.locate
+        ):  # the first: what a replay shows the sampler is not told then, for the step itself has shown it
+            self._own.insert(0, Locator(self.model, conversion))
 
     @property
     def applied(self) -> int:
@@ -105,12 +106,6 @@ class Monitor:
     def skipped(self) -> int:
         """Steps that the scaler skipped."""
         return self._loop.skipped
-
-    @property
-    def fault(self) -> Fault | None:
-        """Where the last bad step went wrong first, if that was found."""
-        last = None if self._locator is None else self._locator.last
-        return last if isinstance(last, Fault) else None
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -202,7 +197,7 @@ class Monitor:
     def own_seconds(self) -> float:
         """Time that watching has taken [s]; on an accelerator, that of handing the work over."""
         recorded = 0.0 if self.recorder is None else self.recorder.own_seconds
-        return self._loop.own_seconds + self._sampler.own_seconds + recorded
+        return self._loop.own_seconds + self._sampler.pass_seconds + recorded
 
     def _release(self) -> None:
         self._exporters.close()

@@ -1,10 +1,9 @@
-"""The locator: a bad step is run again, watched, and the first operation that went wrong is named."""
+"""The NaN locator: replays a step that went bad, and names the first bad value by its site, with the likely cause."""
 
 from ._causes import CAUSES, Cause
 from ._fault import Fault
 from ._locate import locate
-from ._locator import Locator, NotReproduced
-from ._recording import StepRecording
-from ._values import TensorFacts
+from ._locator import Locator
+from ._recording import MicroBatch, StepRecording
 
-__all__ = ["CAUSES", "Cause", "Fault", "Locator", "NotReproduced", "StepRecording", "TensorFacts", "locate"]
+__all__ = ["CAUSES", "Cause", "Fault", "Locator", "MicroBatch", "StepRecording", "locate"]

@@ -1,92 +1,120 @@
-"""A fault: the first operation that made what is not finite out of what was."""
+"""The first bad value of a step: where, what made it, and why."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+from ...records import Severity
 from .._finding import Finding
-from ._causes import CAUSES
-from ._values import TensorFacts
+from ._causes import Cause
 
-#: The site of what runs in no module of the model.
-LOSS = "<loss>"
+INPUT, LOSS = "<input>", "<loss>"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """Where a step went wrong first.
+    """The first operation of a step that made a non-finite or saturated value of finite operands.
 
     Attributes:
-        step: applied steps before it.
-        site: module path; ``"<loss>"`` for what was computed outside of the model, ``"<input>"`` for its arguments, or
-            a parameter's name.
-        operation: the operator's name, or the cast; empty for inputs, weights and the loss.
+        site: module path; ``"<model>"`` for the root's own operations, ``"<loss>"`` for what comes after it, and
+            ``"<input>"`` for what it was called with.
+        operation: by its plain name, e.g. ``"addmm"``, or ``"mixprec::round"`` with its cast.
         direction: ``"forward"`` or ``"backward"``.
-        operand: role (``"input"``, ``"weight"``, ``"grad_output"``) or name of the operand; ``"output"`` for a result.
-        kind: ``"NaN"``, ``"inf"``, ``"-inf"``, or ``"saturated"``.
-        made: what came out.
-        operands: what went in, by name.
-        limit: of the format that was left; ``None`` where none was.
-        format: that format.
-        cause: a key of ``CAUSES``.
-        detail: what the cause is about, in words; may be empty.
+        operand: which operand shows the cause: ``"input"``, ``"weight"``, ``"grad_output"``, or the argument's name.
+        kind: what was made: ``"NaN"``, ``"inf"``, ``"-inf"``, or ``"saturated"``.
+        dtype: of the result.
+        shape: of the operand.
+        low: smallest finite value of the operand.
+        high: largest finite value of the operand.
+        limit: largest value of the result's format.
+        cause: the likely one.
+        step: applied steps before it.
         is_ordinary: whether nothing is wrong: a dynamic loss scale has probed upward.
-        micro_batch: counted from 0.
+        detail: what else was seen, in words.
+
+    Example:
+        >>> from mixprec.monitor.locate import CAUSES
+        >>> overflow = next(cause for cause in CAUSES if cause.name == "activation overflow")
+        >>> fault = Fault(site="blocks.3.mlp.fc2", operation="mm", direction="forward", operand="input", kind="inf",
+        ...     dtype="fp16", shape=(8, 64), low=-3e4, high=5e4, limit=65504.0, cause=overflow, step=7)
+        >>> fault.reason
+        'inf in blocks.3.mlp.fc2 (input), fp16 limit 65504'
     """
 
-    step: int
     site: str
     operation: str
     direction: str
     operand: str
     kind: str
-    made: TensorFacts | None
-    operands: tuple[tuple[str, TensorFacts], ...] = ()
-    limit: float | None = None
-    format: str = ""
-    cause: str = "unknown"
-    detail: str = ""
+    dtype: str
+    shape: tuple[int, ...]
+    low: float
+    high: float
+    limit: float
+    cause: Cause
+    step: int
     is_ordinary: bool = False
-    micro_batch: int = 0
+    detail: str = ""
 
     @property
-    def is_of_loss(self) -> bool:
-        """Whether it came from outside of the model."""
-        return self.site == LOSS
+    def where(self) -> str:
+        """Site and operand, e.g. ``"blocks.3.mlp.fc2 (grad_output)"``."""
+        return f"{self.site} ({self.operand})" if self.operand else self.site
 
-    def __str__(self) -> str:
-        where = f"{self.site} ({self.operand})" if self.operand else self.site
-        limit = f", {self.format} limit {self.limit:g}" if self.limit is not None else ""
-        return f"{self.kind} in {where}{limit}"
+    @property
+    def is_located(self) -> bool:
+        """Whether a site is known."""
+        return bool(self.site)
+
+    @property
+    def reason(self) -> str:
+        """What went bad and where, in a few words; empty where no site is known."""
+        if not self.is_located:
+            return ""
+        limit = f", {self.dtype} limit {self.limit:.6g}" if "inf" in self.kind and math.isfinite(self.limit) else ""
+        return f"{self.kind} in {self.where}{limit}"
 
     def finding(self) -> Finding:
-        """The fault as a finding: what, where, why, and what to do."""
-        cause = CAUSES[self.cause]
-        made = f": {self._how()}" if self.operation else ""
-        why = f"; likely cause: {cause.words}" + (f" ({self.detail})" if self.detail else "")
-        ordinary = "; nothing is wrong: a dynamic loss scale finds its level so" if self.is_ordinary else ""
-        evidence: dict[str, float | str] = {"cause": self.cause, "direction": self.direction}
-        if self.made is not None:
-            evidence |= {"result": str(self.made), "NaN": float(self.made.nans), "inf": float(self.made.positive)}
-        evidence |= {name: str(facts) for name, facts in self.operands}
+        """The fault as a finding: a note where nothing is wrong, or nothing was reproduced."""
         return Finding(
             step=self.step,
-            name="overflow of the loss scale" if self.is_ordinary else self.cause,
-            severity="note" if self.is_ordinary else "fault",
-            site=f"{self.site} ({self.operand})" if self.operand else self.site,
-            message=f"{self}{made}{why}{ordinary}",
-            evidence=evidence,
-            threshold="finite" if self.limit is None else f"{self.format} limit {self.limit:g}",
-            remedy="" if self.is_ordinary else cause.remedy,
-            rule=self._rule(cause.keeps_wide),
+            name=self.cause.name,
+            severity=self._severity,
+            site=self.where,
+            message=self._message(),
+            evidence=self._evidence() if self.is_located else {},
+            threshold=f"{self.dtype} limit {self.limit:.6g}" if self.is_located and math.isfinite(self.limit) else "",
+            remedy="nothing is wrong: the dynamic loss scale has probed upward" if self.is_ordinary else self._remedy,
         )
 
-    def _how(self) -> str:
-        values = ", ".join(f"{name} {facts}" for name, facts in self.operands)
-        went = "the backward pass" if self.direction == "backward" else "the forward pass"
-        return f"`{self.operation}` of {went} made it of {values}" if values else f"`{self.operation}` of {went}"
+    @property
+    def _severity(self) -> Severity:
+        if self.is_ordinary:
+            return "note"
+        return "fault" if self.is_located else "warning"
 
-    def _rule(self, keeps_wide: bool) -> str:
-        if not keeps_wide or self.is_ordinary or self.format in ("", "fp32", "bf16", "fp16"):
-            return ""
-        return f'[[rules]]\nmatch = "{self.site}"\nprecision = "compute"\n'
+    @property
+    def _remedy(self) -> str:
+        return self.cause.remedy
+
+    def _message(self) -> str:
+        if not self.is_located:
+            return f"{self.cause.name}: {self.detail}"
+        what = f"{self.cause.name}: {self.reason}, made by {self.operation} ({self.direction})"
+        values = f"of values from {self.low:.4g} to {self.high:.4g}, shape {list(self.shape)}"
+        return "; ".join(filter(None, (f"{what} {values}", self.detail)))
+
+    def _evidence(self) -> dict[str, float | str]:
+        return {
+            "reason": self.reason,
+            "operation": self.operation,
+            "direction": self.direction,
+            "operand": self.operand,
+            "kind": self.kind,
+            "dtype": self.dtype,
+            "shape": "x".join(map(str, self.shape)),
+            "low": self.low,
+            "high": self.high,
+            "limit": self.limit,
+        }

@@ -1,67 +1,136 @@
-"""Look into one step of any loop."""
+"""The first bad value of a piece of a loop that is run for it, for loops that nobody watches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import replace
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ...nn import ROOT, conversion_of
-from .._aside import everything_aside
-from ._cast_watch import CastWatch
-from ._fault import LOSS, Fault
-from ._locator import fault_of, saturation_of
-from ._values import is_finite
-from ._watch_mode import FiniteWatch
-from ._weights import bad_weight
+from ...nn import Conversion, conversion_of
+from ._diagnosis import Circumstances, diagnose, laundered, saturation_fault
+from ._fault import Fault
+from ._known import KnownTensors
+from ._lineage import Birth
+from ._range import Range, is_finite, is_measured, ranges_of, tensor_leaves
+from ._untouched import untouched
+from ._watch import FaultWatch
 
 
-def locate(model: nn.Module, run_step: Callable[[], Any], *, step: int = 0) -> Fault | None:
-    """Run one step watched, the loss with it, and name the first operation that made what is not finite.
+def locate(
+    model: nn.Module,
+    run_step: Callable[[], object],
+    *,
+    step: int = 0,
+    scale: float = 1.0,
+    conversion: Conversion | None = None,
+) -> Fault | None:
+    """Run a step's forward and backward passes, watched, and tell the first bad value of them; the loss's own too.
 
-    Weights, gradients, buffers and random states are left as they were. Nothing that is compiled runs compiled.
+    Gradients, buffers, random states and a conversion's offsets are afterwards as they were. Python state that
+    ``run_step`` changes itself stays changed.
 
     Args:
-        model: whose modules name the sites; what runs outside of it is told as ``<loss>``.
-        run_step: runs the forward pass and returns the loss, which is backpropagated here; or does both and returns
-            ``None``. No optimizer's step.
-        step: number to tell.
+        model: the root.
+        run_step: calls the model, its loss and ``backward``; no optimizer's step. What it returns (the loss, say) is
+            looked at too.
+        step: told with the fault.
+        scale: what ``run_step`` multiplies its loss by; an overflow of the backward pass is tried at 1.
+        conversion: of the model, or ``None``: found, if it has one.
 
     Returns:
-        The fault, or ``None`` where everything is finite.
+        The first fault; ``None`` where what it returns and all gradients are finite, and no cast hides an infinity.
+
+    Raises:
+        ValueError: ``run_step`` has changed parameters.
 
     Example:
-        >>> model = nn.Linear(1, 1)
-        >>> print(locate(model, lambda: (model(torch.ones(1, 1)) * 0).log().sum()))
-        -inf in <loss> (input)
+        >>> model = nn.Linear(2, 1)
+        >>> fault = locate(model, lambda: (model(torch.ones(1, 2)) * 0).log().sum().backward())
+        >>> fault.reason, fault.cause.name
+        ('inf in <loss> (grad_output), fp32 limit 3.40282e+38', 'log or division of a zero')
     """
-    fault = bad_weight(dict(model.named_parameters()), step)
-    if fault is not None:
-        return fault
-    conversion = conversion_of(model)
-    watch = FiniteWatch(model)
-    casts = CastWatch(watch)
-    with everything_aside(model, conversion):
-        loss = None
-        with nullcontext() if conversion is None else conversion.watched_by(casts), watch, torch.enable_grad():
-            loss = run_step()
-            if isinstance(loss, Tensor) and loss.requires_grad:
-                with nullcontext() if conversion is None else conversion.region():
-                    loss.backward()
-        bad = [p.grad for p in model.parameters() if p.grad is not None and not is_finite(p.grad)]
-        if isinstance(loss, Tensor) and not is_finite(loss):
-            bad.append(loss)
-        candidate = watch.culprit_of(bad) or (watch.candidates[0] if bad and watch.candidates else None)
-    if candidate is None:
-        return saturation_of(casts, step)
-    found = fault_of(step, candidate)
-    return found if found.site != ROOT else _outside(found)
+    conversion = conversion_of(model) if conversion is None else conversion
+    versions = [(name, p, p._version) for name, p in model.named_parameters()]
+    known = KnownTensors(model)
+    watch = FaultWatch(model, conversion, known, is_whole=False)
+    inputs: list[Range] = []
+    bad = _run(model, conversion, run_step, watch, known, inputs)
+    changed = [name for name, p, version in versions if p._version != version]
+    if changed:
+        raise ValueError(
+            f"locate: run_step has changed parameter {changed[0]}: expected the forward and the backward pass alone, "
+            "without the optimizer's step"
+        )
+    around = Circumstances(
+        model=model,
+        step=step,
+        inputs=tuple(inputs),
+        scale=scale,
+        losses_are_finite=True,
+        is_finite_at=lambda divisor: not _run(model, conversion, run_step, None, None, [], divisor),
+    )
+    birth = watch.lineage.first(bad)
+    if birth is None and bad:
+        birth = min((b.root() for b in watch.lineage.all), key=lambda b: b.index, default=None)
+    return _hidden(watch, around) if birth is None else diagnose(birth, around)
 
 
-def _outside(fault: Fault) -> Fault:
-    """What ran in no module of the model is the loss's; so is what the root does by itself."""
-    return replace(fault, site=LOSS)
+def _hidden(watch: FaultWatch, around: Circumstances) -> Fault | None:
+    """What a cast has hidden."""
+    found = watch.roles.saturations
+    for saturation in found:
+        births: list[Birth] = [birth.root() for birth in saturation.births if not birth.is_quiet]
+        if births:
+            return laundered(saturation, min(births, key=lambda birth: birth.index), around)
+    return saturation_fault(found[0], around.step) if found else None
+
+
+def _run(
+    model: nn.Module,
+    conversion: Conversion | None,
+    run_step: Callable[[], object],
+    watch: FaultWatch | None,
+    known: KnownTensors | None,
+    inputs: list[Range],
+    divisor: float = 1.0,
+) -> list[Tensor]:
+    """Bad gradients, and bad tensors that ``run_step`` has returned."""
+
+    def see(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if known is not None:
+            known.add_arguments(args, kwargs)
+            inputs.extend(ranges_of((args, kwargs)))
+
+    with untouched(model, conversion, None):
+        if known is not None:
+            known.add_buffers(model)
+        with _hooks(model, see, divisor), torch.enable_grad():
+            if watch is None:
+                returned = run_step()
+            else:
+                with watch:
+                    returned = run_step()
+        gradients = [p.grad for p in model.parameters() if p.grad is not None]
+        found = [*gradients, *(x.detach() for x in tensor_leaves(returned))]
+        return [x for x in found if is_measured(x) and not is_finite(x)]
+
+
+@contextmanager
+def _hooks(model: nn.Module, see: Callable[..., None], divisor: float) -> Generator[None]:
+    """Tells what the model is called with, and makes the gradients of its outputs smaller."""
+
+    def shrink(module: nn.Module, args: Any, output: Any) -> None:
+        if divisor != 1.0:
+            for x in tensor_leaves(output):
+                if x.requires_grad:
+                    x.register_hook(lambda gradient: gradient / divisor)
+
+    handles = (model.register_forward_pre_hook(see, with_kwargs=True), model.register_forward_hook(shrink))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -1,180 +1,205 @@
-"""What a step would need to be run again: what the model was called with, and from where gradients came back."""
+"""What a step began with, kept until it is applied: enough to run its passes again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree  # torch's own; knows the output classes that libraries register
+from torch.nn.modules.batchnorm import _NormBase  # pyright: ignore[reportPrivateUsage]  # what all such layers share
+from torch.utils import _pytree as pytree
 
+from ...nn import Conversion, conversion_of, is_in_backward
 from .._finding import Finding
 from .._random_states import random_states
 from .._step_watch import StepFacts
+from ._range import tensor_leaves
+
+#: Forward passes that are remembered of one step.
+_REMEMBERED = 256
+#: Elements up to which a buffer is copied that nothing was seen to change.
+_LARGE = 2**20
 
 
-@dataclass
+@dataclass(frozen=True)
+class KeptBuffer:
+    """A buffer as it was: its values, or (of a large one) its version alone."""
+
+    tensor: Tensor
+    version: int
+    copy: Tensor | None
+
+
+@dataclass(eq=False)
 class MicroBatch:
-    """One forward pass in training mode.
+    """One forward pass, and the gradients that came back to its outputs.
 
     Attributes:
-        args: positional arguments, by reference.
-        kwargs: those by name.
-        versions: of the tensors among them then.
-        random: random states then.
-        autocast: device type and dtype of each autocast region that it ran in.
-        gradients: that came back to the outputs, by their position among the tensors of the output.
+        args: of the call, the caller's own tensors.
+        kwargs: likewise.
+        versions: of the tensors in them.
+        states: random states.
+        autocast: whether autocast was on, and its dtype, on the model's kind of device.
+        casts: random state and histories of the conversion; ``None`` without one.
+        buffers: by module and name.
+        gradients: of each output tensor, by its place among them, for each backward pass.
     """
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    versions: tuple[int, ...]
-    random: dict[str, Any]
-    autocast: tuple[tuple[str, torch.dtype], ...]
-    gradients: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
+    versions: list[tuple[Tensor, int]]
+    states: dict[str, Any]
+    autocast: tuple[str, bool, torch.dtype]
+    casts: tuple[Tensor, dict[str, Tensor]] | None
+    buffers: Mapping[tuple[str, str], KeptBuffer]
+    gradients: dict[int, dict[int, tuple[Tensor, int]]] = field(default_factory=lambda: {})
 
-    @property
-    def tensors(self) -> list[Tensor]:
-        """Those among the arguments."""
-        return [leaf for leaf in pytree.tree_leaves((self.args, self.kwargs)) if isinstance(leaf, Tensor)]
-
-    @contextmanager
-    def region(self) -> Generator[None]:
-        """The autocast regions that it ran in; none else."""
-        with ExitStack() as stack:
-            for kind in _autocast_kinds():
-                stack.enter_context(torch.autocast(kind, enabled=False))
-            for kind, dtype in self.autocast:
-                stack.enter_context(torch.autocast(kind, dtype=dtype))
-            yield
-
-    @property
-    def is_unchanged(self) -> bool:
-        """Whether no argument was written to since."""
-        return self.versions == tuple(_version(t) for t in self.tensors)
+    def changed(self) -> str:
+        """What of it is not as it was, in words; empty where all is."""
+        if any(x._version != version for x, version in self.versions):
+            return "an argument of the model was changed in place after the call"
+        for gradients in self.gradients.values():
+            if any(gradient._version != version for gradient, version in gradients.values()):
+                return "the gradient of an output was changed in place"
+        for (path, name), kept in self.buffers.items():
+            if kept.copy is None and kept.tensor._version != kept.version:
+                return f"buffer {'.'.join(filter(None, (path, name)))} is large, and was changed since"
+        return ""
 
 
 class StepRecording:
-    """Keeps, for every micro-batch since the last applied step, references to what the model was called with.
+    """Keeps what the passes of a step began with, from the last applied step on; a ``StepWatch``.
 
-    No tensor is copied but random states: a pre-hook on the root takes the arguments, a hook on it the gradients of its
-    outputs. Inside compiled code nothing is recorded. A ``StepWatch``.
+    Costs references, not copies, but for buffers that a pass changes and random states (5 KB). The gradient of each
+    output is kept until the step ends.
 
     Args:
-        model: the root.
-        limit: micro-batches that are kept; beyond it the step cannot be run again.
-
-    Attributes:
-        batches: those of the running step.
-        is_whole: whether all of them are.
+        model: the root; hooks on it see its calls.
+        conversion: of the model, or ``None``: found, if it has one.
 
     Example:
         >>> model = nn.Linear(2, 1)
         >>> recording = StepRecording(model)
         >>> model(torch.ones(4, 2)).sum().backward()
-        >>> len(recording.batches), recording.batches[0].gradients[0].shape
-        (1, torch.Size([4, 1]))
+        >>> len(recording.passes)
+        1
         >>> recording.close()
     """
 
-    def __init__(self, model: nn.Module, limit: int = 256) -> None:
-        self.model, self.limit = model, limit
-        self.batches: list[MicroBatch] = []
-        self.is_whole = True
-        self._depth = 0
+    def __init__(self, model: nn.Module, conversion: Conversion | None = None) -> None:
+        self.model = model
+        self.conversion = conversion_of(model) if conversion is None else conversion
+        self.passes: deque[MicroBatch] = deque(maxlen=_REMEMBERED)
+        self.forgotten = self.compiled = 0
+        self._copies: dict[tuple[str, str], KeptBuffer] = {}
+        self._running: list[MicroBatch | None] = []
         self._handles = [
-            model.register_forward_pre_hook(self._before, with_kwargs=True, prepend=True),
-            model.register_forward_hook(self._after, with_kwargs=True, always_call=True),
+            model.register_forward_pre_hook(self._begin, prepend=True, with_kwargs=True),
+            model.register_forward_hook(self._end, always_call=True),
         ]
-
-    def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if torch.compiler.is_compiling():
-            return
-        self._depth += 1
-        if self._depth > 1 or not torch.is_grad_enabled():
-            return
-        if len(self.batches) >= self.limit:
-            self.is_whole = False
-            return
-        batch = MicroBatch(args, kwargs, (), random_states(), _autocast_now())
-        batch.versions = tuple(_version(t) for t in batch.tensors)
-        self.batches.append(batch)
-
-    def _after(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        if torch.compiler.is_compiling():
-            return
-        self._depth = max(self._depth - 1, 0)
-        if self._depth or not torch.is_grad_enabled() or not self.batches or not self.is_whole:
-            return
-        batch = self.batches[-1]
-        for place, leaf in enumerate(output_tensors(output)):
-            if leaf.requires_grad:
-                leaf.register_hook(_keeper(batch, place))
 
     def forget(self) -> None:
         """The step is over."""
-        self.batches, self.is_whole = [], True
+        self.passes.clear()
+        self.forgotten = self.compiled = 0
+
+    def close(self) -> None:
+        """Take the hooks off the model."""
+        for handle in self._handles:
+            handle.remove()
+        self.forget()
+        self._copies.clear()
 
     def begin_backward(self, loss: Tensor, name: str, scale: float) -> None:
-        """Nothing to do: hooks take what is needed."""
+        """Nothing: hooks on the outputs see their gradients."""
 
     def end_backward(self) -> None:
-        """Nothing to do."""
+        """Nothing."""
 
     def before_update(self, facts: StepFacts) -> None:
-        """The step was good: nothing will be run again."""
-        self.forget()
+        """Nothing."""
 
     def after_update(self, facts: StepFacts) -> tuple[Finding, ...]:
-        """Nothing was found."""
+        """The step was applied: its passes are forgotten."""
+        self.forget()
         return ()
 
     def skipped(self, facts: StepFacts) -> tuple[Finding, ...]:
-        """Whoever runs the step again has done so."""
+        """The step was skipped: its passes are forgotten."""
         self.forget()
         return ()
 
     def dropped(self) -> None:
-        """What was backpropagated is thrown away."""
+        """Its passes are forgotten."""
         self.forget()
 
     def failed(self, error: BaseException) -> None:
-        """The step is lost."""
+        """Its passes are forgotten."""
         self.forget()
 
-    def close(self) -> None:
-        """Take the hooks off."""
-        for handle in self._handles:
-            handle.remove()
-        self.forget()
+    def _begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if torch.compiler.is_compiling():
+            return
+        if not torch.is_grad_enabled() or is_in_backward():
+            self._running.append(None)
+            return
+        if len(self.passes) == _REMEMBERED:
+            self.forgotten += 1
+        conversion = self.conversion
+        device = next((p.device.type for p in self.model.parameters()), "cpu")
+        batch = MicroBatch(
+            args=args,
+            kwargs=dict(kwargs),
+            versions=[(x, x._version) for x in pytree.tree_leaves((args, kwargs)) if _has_version(x)],
+            states=random_states(),
+            autocast=(device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)),
+            casts=None if conversion is None else (conversion.random_state(), conversion.histories()),
+            buffers=dict(self._keep_buffers()),
+        )
+        self.passes.append(batch)
+        self._running.append(batch)
+
+    def _end(self, module: nn.Module, args: Any, output: Any) -> None:
+        if torch.compiler.is_compiling() or not self._running:
+            return
+        batch = self._running.pop()
+        if batch is None:
+            return
+        for i, x in enumerate(tensor_leaves(output)):
+            if x.requires_grad:
+                x.register_hook(_Gradients(batch, i))
+
+    def _keep_buffers(self) -> Mapping[tuple[str, str], KeptBuffer]:
+        """Copies of buffers, taken anew only of those that may have changed."""
+        kept: dict[tuple[str, str], KeptBuffer] = {}
+        for path, module in self.model.named_modules():
+            # Torch's own updates of running statistics count as no write.
+            changes = isinstance(module, _NormBase) and bool(module.track_running_stats)
+            for name, buffer in module._buffers.items():
+                if buffer is None or buffer.layout != torch.strided:
+                    continue
+                known = self._copies.get((path, name))
+                if changes or known is None or known.tensor is not buffer or known.version != buffer._version:
+                    copies = changes or buffer.numel() <= _LARGE or known is not None
+                    known = KeptBuffer(buffer, buffer._version, buffer.detach().clone() if copies else None)
+                    self._copies[path, name] = known
+                kept[path, name] = known
+        return kept
 
 
-def output_tensors(output: Any) -> list[Tensor]:
-    """The tensors of a model's output, in the order of its parts."""
-    return [leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, Tensor)]
+class _Gradients:
+    """The hook on one output of a pass."""
+
+    def __init__(self, batch: MicroBatch, index: int) -> None:
+        self._batch, self._index = batch, index
+
+    def __call__(self, gradient: Tensor) -> None:
+        task = torch._C._current_graph_task_id()  # pyright: ignore[reportPrivateUsage]  # no public spelling
+        self._batch.gradients.setdefault(task, {})[self._index] = (gradient, gradient._version)
 
 
-def _keeper(batch: MicroBatch, place: int) -> Callable[[Tensor], None]:
-    def keep(gradient: Tensor) -> None:
-        # Once for each backward pass: several losses of one output add up.
-        before = batch.gradients.get(place)
-        batch.gradients[place] = gradient if before is None else before + gradient
-
-    return keep
-
-
-def _autocast_kinds() -> tuple[str, ...]:
-    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    return ("cpu",) if accelerator is None else ("cpu", accelerator.type)
-
-
-def _autocast_now() -> tuple[tuple[str, torch.dtype], ...]:
-    kinds = _autocast_kinds()
-    return tuple((kind, torch.get_autocast_dtype(kind)) for kind in kinds if torch.is_autocast_enabled(kind))
-
-
-def _version(tensor: Tensor) -> int:
-    return 0 if tensor.is_inference() else tensor._version
+def _has_version(x: object) -> bool:
+    return isinstance(x, Tensor) and not x.is_inference()

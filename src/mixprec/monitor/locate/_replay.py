@@ -1,82 +1,107 @@
-"""A step run again, and everything left as it was."""
+"""The passes of a step once more: from the same arguments, random states and buffers, and the same gradients."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
-from ...nn import Conversion
-from .._aside import everything_aside
 from .._random_states import load_random_states
-from ._recording import MicroBatch, StepRecording, output_tensors
-from ._values import is_finite
+from ._known import KnownTensors
+from ._range import is_finite, is_measured, tensor_leaves
+from ._recording import MicroBatch, StepRecording
+from ._untouched import detached, untouched
+from ._watch import FaultWatch
 
 
-@dataclass(frozen=True, kw_only=True)
-class Replayed:
-    """What came of a step that was run again.
+@dataclass(frozen=True)
+class Seen:
+    """What one replayed pass has shown.
 
     Attributes:
-        gradients: of the model's parameters, by name.
-        bad_outputs: outputs that were not finite, with the micro-batch that they are of.
-        bad_gradients: whether what came back to an output was not finite, by the micro-batch: the output, the gradient.
+        watch: what the operations did.
+        batch: that was replayed.
+        outputs: of the model, again.
+        bad: gradients of parameters that are not finite.
     """
 
-    gradients: dict[str, Tensor]
-    bad_outputs: tuple[tuple[int, Tensor], ...]
-    bad_gradients: tuple[tuple[int, Tensor, Tensor], ...]
-
-    @property
-    def is_finite(self) -> bool:
-        """Whether outputs and gradients all are."""
-        return not self.bad_outputs and not self.bad_gradients and all(map(is_finite, self.gradients.values()))
+    watch: FaultWatch
+    batch: MicroBatch
+    outputs: Sequence[Tensor]
+    bad: Sequence[Tensor]
 
 
-def replay(
-    recording: StepRecording,
-    conversion: Conversion | None,
-    *,
-    factor: float = 1.0,
-    watched: Callable[[], AbstractContextManager[Any]] = nullcontext,
-) -> Replayed:
-    """Run the recorded micro-batches again, forward and backward from the gradients of their outputs.
+class Replay:
+    """Runs the recorded passes of a step again; afterwards everything is as it was.
 
     Args:
-        recording: what to run.
-        conversion: of the model, if it is converted.
-        factor: what the gradients are multiplied by.
-        watched: a context for the passes.
+        recording: of the step.
     """
-    model, bad_outputs, bad_gradients = recording.model, list[tuple[int, Tensor]](), list[Any]()
-    with everything_aside(model, conversion):
-        if conversion is not None:
-            conversion.discard_step()  # a copy's: the step begins where it began
-        with watched():
-            for number, batch in enumerate(recording.batches):
-                outputs = _forward(model, batch)
-                bad_outputs += [(number, o) for o in outputs if not is_finite(o)]
-                pairs = [(outputs[i], g) for i, g in sorted(batch.gradients.items()) if i < len(outputs)]
-                bad_gradients += [(number, o, g) for o, g in pairs if not is_finite(g)]
-                _backward(pairs, factor, conversion)
-        gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    return Replayed(gradients=gradients, bad_outputs=tuple(bad_outputs), bad_gradients=tuple(bad_gradients))
+
+    def __init__(self, recording: StepRecording) -> None:
+        self._model, self._conversion = recording.model, recording.conversion
+        self._passes = [batch for batch in recording.passes if batch.gradients]
+
+    @property
+    def passes(self) -> Sequence[MicroBatch]:
+        """Those that gradients came back to."""
+        return self._passes
+
+    def watched(self, batch: MicroBatch) -> Seen:
+        """One pass again, and every operation of it seen."""
+        known = KnownTensors(self._model)
+        known.add_arguments(batch.args, batch.kwargs)
+        for gradients in batch.gradients.values():
+            for i, (gradient, _) in gradients.items():
+                known.add_gradient(gradient, i)
+        watch = FaultWatch(self._model, self._conversion, known, is_whole=True)
+        outputs, bad = self._run(batch, watch, 1.0, known)
+        return Seen(watch, batch, outputs, bad)
+
+    def is_finite_at(self, batch: MicroBatch, divisor: float) -> bool:
+        """Whether all gradients of a pass are finite, were those of its outputs smaller."""
+        return not self._run(batch, nullcontext(), divisor, None)[1]
+
+    def _run(
+        self, batch: MicroBatch, watch: AbstractContextManager[Any], divisor: float, known: KnownTensors | None
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        buffers = {key: kept.copy for key, kept in batch.buffers.items() if kept.copy is not None}
+        with untouched(self._model, self._conversion, batch.casts, buffers):
+            if known is not None:
+                known.add_buffers(self._model)
+            load_random_states(batch.states)
+            with watch:
+                outputs = self._forward(batch)
+                self._backward(batch, outputs, divisor)
+            bad = [p.grad for p in self._model.parameters() if p.grad is not None and _is_bad(p.grad)]
+            return [x.detach() for x in outputs], bad
+
+    def _forward(self, batch: MicroBatch) -> list[Tensor]:
+        args, kwargs = pytree.tree_map(detached, (batch.args, batch.kwargs))
+        device, enabled, dtype = batch.autocast
+        with torch.enable_grad(), torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=False):
+            return tensor_leaves(self._model(*args, **kwargs))
+
+    def _backward(self, batch: MicroBatch, outputs: list[Tensor], divisor: float) -> None:
+        with ExitStack() as stack:
+            if self._conversion is not None:
+                stack.enter_context(self._conversion.region())
+            for gradients in batch.gradients.values():
+                roots = [i for i in gradients if i < len(outputs) and outputs[i].requires_grad]
+                values = [gradients[i][0] if divisor == 1.0 else gradients[i][0] / divisor for i in roots]
+                torch.autograd.backward([outputs[i] for i in roots], values, retain_graph=len(batch.gradients) > 1)
 
 
-def _forward(model: nn.Module, batch: MicroBatch) -> list[Tensor]:
-    load_random_states(batch.random)
-    with torch.enable_grad(), batch.region():
-        return output_tensors(model(*batch.args, **batch.kwargs))
+def _is_bad(gradient: Tensor) -> bool:
+    values = gradient.coalesce().values() if gradient.layout == torch.sparse_coo else gradient
+    return is_measured(values) and not is_finite(values)
 
 
-def _backward(pairs: Sequence[tuple[Tensor, Tensor]], factor: float, conversion: Conversion | None) -> None:
-    known = [(output, gradient * factor if factor != 1.0 else gradient) for output, gradient in pairs]
-    known = [(output, gradient) for output, gradient in known if output.requires_grad]
-    if not known:
-        return
-    with conversion.region() if conversion is not None else nullcontext():
-        torch.autograd.backward([output for output, _ in known], [gradient for _, gradient in known])
+def is_sharded(model: nn.Module) -> bool:
+    """Whether passes of the model talk to other ranks, which would have to replay too."""
+    return any(type(p).__name__ == "DTensor" or hasattr(p, "_local_tensor") for p in model.parameters())

@@ -1,92 +1,64 @@
-"""Faults that were there before the step: in its input, or in the weights."""
+"""Parameters that no training makes: one element far beyond all others, or all of them huge."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ._fault import Fault
-from ._values import facts_of, is_finite
+from ...nn import ROOT
+from ._range import Range, is_measured, plain, range_of
 
-#: A weight this many times the second largest of its tensor, and at least this large, was no update's doing: a step
-#: moves many elements, a flipped exponent bit one, by 2^32 and more.
-_FLIPPED = 1e6
-#: Weights beyond this have diverged.
-_DIVERGED = 1e6
-#: An input beyond this is no measurement that a model takes.
-_HUGE = 1e4
+#: A flipped top bit of the exponent multiplies by 2^128 (fp32, bf16) or 2^16 (fp16): how far beyond the second largest
+#: magnitude, and how large, an element must be to be taken for one.
+FLIP_RATIO, FLIP_LEAST = 2.0**12, 2.0**8
+#: Magnitude from which weights are taken for diverged.
+DIVERGED_LEAST = 1e4
 
 
-def bad_input(batches: Iterable[Iterable[Tensor]], step: int) -> Fault | None:
-    """An argument of the model that holds NaN or inf; -inf beside nothing positive is a mask."""
-    for number, tensors in enumerate(batches):
-        for place, tensor in enumerate(tensors):
-            if is_finite(tensor):
-                continue
-            facts = facts_of(tensor)
-            if facts.nans or facts.positive or facts.high > 0.0:
-                return _input_fault(step, number, place, tensor, facts.kind)
-    return None
+@dataclass(frozen=True)
+class OddWeight:
+    """A parameter that is not as training makes them.
 
+    Attributes:
+        name: of the parameter.
+        values: of it.
+        is_flip: whether a single element is at fault.
+        index: of that element, flat.
+    """
 
-def huge_input(batches: Iterable[Iterable[Tensor]], step: int) -> Fault | None:
-    """An argument of the model with values that no ordinary batch has; asked only where something overflowed."""
-    for number, tensors in enumerate(batches):
-        for place, tensor in enumerate(tensors):
-            if tensor.is_floating_point() and tensor.numel() and facts_of(tensor).high > _HUGE:
-                return _input_fault(step, number, place, tensor, "inf")
-    return None
+    name: str
+    values: Range
+    is_flip: bool
+    index: int
 
+    @property
+    def site(self) -> str:
+        """The path of the module that owns it."""
+        return self.name.rpartition(".")[0] or ROOT
 
-def _input_fault(step: int, number: int, place: int, tensor: Tensor, kind: str) -> Fault:
-    return Fault(
-        step=step,
-        site="<input>",
-        operation="",
-        direction="forward",
-        operand=f"argument {place}",
-        kind=kind,
-        made=facts_of(tensor),
-        operands=((f"argument {place}", facts_of(tensor)),),
-        cause="bad input",
-        micro_batch=number,
-    )
+    @property
+    def operand(self) -> str:
+        """Its name there."""
+        return self.name.rpartition(".")[2]
 
 
 @torch.no_grad()
-def bad_weight(params: Mapping[str, Tensor], step: int) -> Fault | None:
-    """A parameter that is not finite, or of which one element lies far from all others; or that is far too large."""
-    suspects = {name: p for name, p in params.items() if p.is_floating_point() and p.numel() and not p.is_meta}
-    not_finite = {name: p for name, p in suspects.items() if not is_finite(p)}
-    if not_finite:
-        name, p = next(iter(not_finite.items()))
-        facts = facts_of(p)
-        is_one = len(not_finite) == 1 and facts.nans + facts.positive + facts.negative == 1
-        return _weight_fault(step, name, p, "flipped bit" if is_one else "diverged weights")
-    for name, p in suspects.items():
-        largest = p.detach().abs().flatten().float().topk(min(2, p.numel())).values.tolist()
-        second = largest[1] if len(largest) > 1 else 0.0
-        if largest[0] >= _FLIPPED and (largest[0] > _FLIPPED * max(second, 1.0) or second == 0.0):
-            return _weight_fault(step, name, p, "flipped bit")
-        if largest[0] >= _DIVERGED:
-            return _weight_fault(step, name, p, "diverged weights")
-    return None
+def odd_weights(model: nn.Module) -> list[OddWeight]:
+    """The odd parameters of a model, flips first."""
+    found = [odd for name, p in model.named_parameters() if is_measured(p) for odd in _odd(name, p)]
+    return sorted(found, key=lambda odd: not odd.is_flip)
 
 
-def _weight_fault(step: int, name: str, p: Tensor, cause: str) -> Fault:
-    facts = facts_of(p)
-    return Fault(
-        step=step,
-        site=name,
-        operation="",
-        direction="forward",
-        operand="weight",
-        kind=facts.kind or "inf",
-        made=facts,
-        operands=(("weight", facts),),
-        cause=cause,
-        detail="" if math.isnan(facts.amax) else f"largest magnitude {facts.amax:.4g}",
-    )
+def _odd(name: str, p: Tensor) -> Iterable[OddWeight]:
+    magnitudes = plain(p).abs().reshape(-1).float()
+    worst = int(torch.where(magnitudes.isnan(), torch.inf, magnitudes).argmax())
+    largest = magnitudes[worst].item()
+    if largest >= FLIP_LEAST or largest != largest:
+        rest = torch.cat([magnitudes[:worst], magnitudes[worst + 1 :]])
+        second = rest.max().item() if rest.numel() else largest
+        is_flip = rest.numel() > 0 and second < torch.inf and not largest < second * FLIP_RATIO
+        if is_flip or largest >= DIVERGED_LEAST or largest != largest:
+            yield OddWeight(name, range_of(p), is_flip, worst)

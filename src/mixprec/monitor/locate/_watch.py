@@ -1,0 +1,207 @@
+"""A dispatch mode that sees every operation of a pass and notes where bad values are born."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
+
+from ...nn import Conversion, uncompiled
+from ._evidence import FLUSHED, SPREAD, Evidence, Operand, has_masked_row
+from ._known import KnownTensors
+from ._lineage import Birth, Lineage
+from ._operations import Operation, operation_of, writes_infinity
+from ._range import is_finite, is_measured, range_of
+from ._roles import Roles
+from ._sites import Place, Sites
+
+_VARIANCES = ("var", "std", "var_mean", "std_mean", "linalg_vector_norm")
+#: Operations through which a zero stays the zero that it was.
+_POINTWISE = (
+    *("mul", "mul_", "add", "add_", "sub", "neg", "abs", "relu", "clamp", "clamp_min", "sqrt", "rsqrt", "square"),
+    *("pow", "clone", "copy_", "_to_copy", "mean", "select_copy", "index_select", "sum", "cat"),
+)
+#: Births whose operands are looked at closely; a pass that has gone bad makes thousands.
+_CLOSELY = 256
+
+
+class FaultWatch(TorchDispatchMode):
+    """Sees a forward and a backward pass.
+
+    An operation bears bad values where its result has an infinity or a NaN and its operands have none, or has a NaN
+    and its operands have only infinities. What the program writes itself (``masked_fill(-inf)``) is told apart.
+
+    Args:
+        model: the root.
+        conversion: of it, or ``None``.
+        known: what is there before.
+        is_whole: whether nothing but the model runs inside.
+
+    Attributes:
+        lineage: what has been seen.
+        roles: what the conversion's own products have said of their operands.
+    """
+
+    def __init__(self, model: nn.Module, conversion: Conversion | None, known: KnownTensors, *, is_whole: bool) -> None:
+        super().__init__()
+        self.lineage, self.known = Lineage(), known
+        self.roles = Roles(self.lineage)
+        self._sites = Sites(model, is_whole=is_whole)
+        self._conversion = conversion
+        self._operations: dict[Any, Operation] = {}
+        self._around: AbstractContextManager[Any] = nullcontext()
+
+    def __enter__(self) -> FaultWatch:
+        with ExitStack() as stack:
+            stack.enter_context(uncompiled())
+            stack.enter_context(self._sites)
+            if self._conversion is not None:
+                stack.enter_context(self._conversion.watched_by(self.roles))
+            super().__enter__()
+            self._around = stack.pop_all()
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        super().__exit__(*exc)
+        self._around.__exit__(*exc)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        self._sites.note(args)
+        operation = self._operations.get(func)
+        if operation is None:
+            operation = self._operations[func] = operation_of(func)
+        if operation.is_silent:
+            return func(*args, **kwargs)
+        with torch._C.DisableTorchFunction():  # pyright: ignore[reportPrivateUsage]  # no mode is to see what is asked here
+            operands = [(n, x.clone() if n in operation.changed else x, x) for n, x in _read(operation, args, kwargs)]
+            out = func(*args, **kwargs)
+            self._look(operation, (args, kwargs), operands, out)
+        return out
+
+    def _look(
+        self,
+        operation: Operation,
+        called: tuple[tuple[Any, ...], dict[str, Any]],
+        operands: list[tuple[str, Tensor, Tensor]],
+        out: Any,
+    ) -> None:
+        """Judge what an operation has made. Operands: name, values before it, the tensor itself."""
+        results = [x for x in pytree.tree_leaves(out) if _can_be_seen(x)]
+        self._pass_notes_on(operation, operands, results)
+        bad = [x for x in results if not is_finite(x)]
+        if not bad:
+            return
+        numbers = operation.numbers(*called)
+        sick = [(name, x, itself) for name, x, itself in operands if not is_finite(x)]
+        parents = frozenset(birth for _, x, itself in sick for birth in self._origins(x, itself))
+        if writes_infinity(numbers) and not sick:
+            births = self._bear("constant", self._sites.now(), None, frozenset())
+        elif not sick or (_has_nan(bad) and not _has_nan([x for _, x, _ in sick])):
+            place = self._sites.now()
+            evidence = self._evidence(operation.title(*called), place, operands, bad, numbers)
+            births = self._bear("operation", place, evidence, parents)
+        else:
+            births = parents
+        for x in bad:
+            self.lineage.put(x, births)
+
+    def _bear(self, kind: Any, place: Place, evidence: Evidence | None, parents: frozenset[Birth]) -> frozenset[Birth]:
+        index = len(self.lineage.all)
+        return self.lineage.bear(Birth(index, kind, place.site, evidence=evidence, parents=parents))
+
+    def _origins(self, x: Tensor, itself: Tensor) -> frozenset[Birth]:
+        """The births of a bad operand; one that was there before is a birth of its own."""
+        births = self.lineage.of(itself)
+        if births:
+            return births
+        known = self.known.of(itself)
+        place = self._sites.now()
+        site, name = (place.site, "") if known is None else (known.site, f"{known.kind} {known.name}")
+        birth = Birth(len(self.lineage.all), "source", site, name=name, values=range_of(x))
+        births = self.lineage.bear(birth)
+        self.lineage.put(itself, births)
+        return births
+
+    def _evidence(
+        self,
+        title: str,
+        place: Place,
+        operands: list[tuple[str, Tensor, Tensor]],
+        bad: list[Tensor],
+        numbers: Mapping[str, float],
+    ) -> Evidence:
+        closely = len(self.lineage.all) < _CLOSELY
+        return Evidence(
+            name=title,
+            direction=place.direction,
+            node=place.node,
+            site=place.site,
+            is_in_norm=_normalises(place.module),
+            operands=tuple(self._operand(*operand) for operand in operands) if closely else (),
+            result=range_of(bad[0]),
+            numbers=numbers,
+            roles=self.roles.at(place.site),
+        )
+
+    def _operand(self, name: str, x: Tensor, itself: Tensor) -> Operand:
+        values, known = range_of(x), self.known.of(itself)
+        return Operand(
+            name=name,
+            values=values,
+            tags=self.lineage.tags(itself),
+            parameter=known.name if known is not None and known.kind == "parameter" else "",
+            is_input=known is not None and known.kind == "input",
+            has_masked_row=has_masked_row(x, values),
+        )
+
+    def _pass_notes_on(
+        self, operation: Operation, operands: list[tuple[str, Tensor, Tensor]], results: list[Tensor]
+    ) -> None:
+        """Note results that a cast has flushed to zero, or that measure a spread; results inherit such notes."""
+        tags = frozenset[str]()
+        if self.lineage.has_tags and operation.name in _POINTWISE:
+            tags = tags.union(*(self.lineage.tags(itself) for _, _, itself in operands))
+        if operation.name in _VARIANCES:
+            tags |= {SPREAD}
+        if operands and _narrows(operation, operands[0][1], results) and _flushes(operands[0][1], results[0]):
+            tags |= {FLUSHED}
+        for x in results if tags else ():
+            self.lineage.tag(x, tags)
+
+
+def _read(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Tensor]]:
+    return [(name, x) for name, x in operation.tensors(args, kwargs) if _can_be_seen(x)]
+
+
+def _can_be_seen(x: object) -> bool:
+    return is_measured(x) and not is_traceable_wrapper_subclass(x)
+
+
+def _has_nan(tensors: list[Tensor]) -> bool:
+    return any(bool(x.isnan().any()) for x in tensors)
+
+
+def _normalises(module: nn.Module | None) -> bool:
+    if module is None:
+        return False
+    return "norm" in type(module).__name__.lower() or any(hasattr(module, n) for n in ("eps", "variance_epsilon"))
+
+
+def _narrows(operation: Operation, x: Tensor, results: list[Tensor]) -> bool:
+    if not results or results[0].shape != x.shape:
+        return False
+    if operation.name in ("_to_copy", "copy_"):
+        return results[0].dtype.itemsize < x.dtype.itemsize
+    return operation.name.startswith("mixprec::")
+
+
+def _flushes(x: Tensor, result: Tensor) -> bool:
+    return bool(((x != 0) & (result == 0)).any())
