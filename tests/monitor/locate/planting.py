@@ -78,7 +78,7 @@ def forward_overflow(subject: Subject, generator: torch.Generator) -> Planted:
 
     def effect(y: Tensor) -> Tensor:
         h = (y / (y.detach().abs().max() + 1e-6)).half() * 300.0
-        return (h * h.abs().clamp(min=1.0)).to(y.dtype)
+        return (h * h).to(y.dtype)
 
     plant_behind(subject, at, effect)
     return Planted(at, ("activation overflow",), needs_fp16=True)
@@ -176,7 +176,9 @@ def bad_batch(subject: Subject, generator: torch.Generator) -> Planted:
 
 
 def flipped_bit(subject: Subject, generator: torch.Generator) -> Planted:
-    named = [(n, p) for n, p in subject.model.named_parameters() if p.dim() > 1 and "tokens" not in n and "emb" not in n]
+    named = [
+        (n, p) for n, p in subject.model.named_parameters() if p.dim() > 1 and "tokens" not in n and "emb" not in n
+    ]
     name, p = named[int(torch.randint(len(named), (), generator=generator))]
     with torch.no_grad():
         flat = p.view(-1)

@@ -39,7 +39,9 @@ class Trial:
         return self.is_site_right and self.cause in self.planted.causes
 
     def __str__(self) -> str:
-        return f"{self.kind}, {self.subject}, {self.way}: expected {self.planted.site} {self.planted.causes}: {self.said}"
+        return (
+            f"{self.kind}, {self.subject}, {self.way}: expected {self.planted.site} {self.planted.causes}: {self.said}"
+        )
 
 
 def run_trial(kind: str, subject_name: str, seed: int) -> Trial:
