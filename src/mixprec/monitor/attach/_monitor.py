@@ -90,7 +90,7 @@ class Monitor:
             told.add(lambda records: recorder.note_statistics(_statistics(records)))
             self._own.append(recorder)
         if options.locate:
-            self._own.append(Locator(self.model, conversion))
+            self._own.append(Locator(self.model, conversion, is_dynamic=is_scaled))
 
     @property
     def applied(self) -> int:
