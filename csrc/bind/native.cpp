@@ -131,6 +131,13 @@ void bind_requests(nb::module_& m) {
       },
       nb::arg("cast"), nb::arg("axis"), nb::arg("draw"), nb::arg("out"), nb::arg("interleaved") = 1,
       nb::keep_alive<1, 2>());
+  nb::class_<Probe>(m, "Probe").def(
+      "__init__",
+      [](Probe* self, const Cast& cast, int axis, const Random& elements, bool delayed, float amax) {
+        new (self) Probe{cast, axis, elements, delayed, amax};
+      },
+      nb::kw_only(), nb::arg("cast"), nb::arg("axis"), nb::arg("elements"), nb::arg("delayed"), nb::arg("amax"),
+      nb::keep_alive<1, 2>());
   nb::class_<Stored>(m, "Stored")
       .def("__init__",
            [](Stored* self, std::uintptr_t codes, std::uintptr_t scales, std::uintptr_t outer, std::int64_t rows,
@@ -157,6 +164,13 @@ void bind_kernels(nb::module_& m) {
   m.def("scaled", &scaled, nb::arg("x"), nb::arg("job"), nb::arg("run"), Free());
   m.def("scaled_both", &scaled_both, nb::arg("x"), nb::arg("first"), nb::arg("second"), nb::arg("run"), Free());
   m.def("delayed", &delayed, nb::arg("x"), nb::arg("job"), nb::arg("amax"), nb::arg("run"), Free());
+  m.def("statistics",
+        [](const Matrix& x, const std::vector<Probe>& probes, std::uintptr_t counts, std::uintptr_t numbers,
+           const Run& run) {
+          statistics(x, probes.data(), static_cast<int>(probes.size()), at<std::int64_t>(counts),
+                     at<double>(numbers), run);
+        },
+        nb::arg("x"), nb::arg("probes"), nb::arg("counts"), nb::arg("numbers"), nb::arg("run"), Free());
   m.def("hadamard",
         [](const Matrix& x, int size, int axis, bool inverse, const Draw& draw, std::uintptr_t y, const Run& run) {
           hadamard(x, size, axis, inverse, draw, at<float>(y), run);
@@ -183,7 +197,7 @@ void bind_kernels(nb::module_& m) {
 NB_MODULE(_native, m) {
   nb::set_leak_warnings(false);  // casts live in Python caches until the interpreter ends
   m.doc() = "Rounding kernels on addresses; see csrc/include/mixprec/kernels.h.";
-  m.attr("BINDINGS") = 1;  // as in src/mixprec/kernels/cpu/_abi.py
+  m.attr("BINDINGS") = 2;  // as in src/mixprec/kernels/cpu/_abi.py
   bind_enums(m);
   bind_formats(m);
   bind_requests(m);

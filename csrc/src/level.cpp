@@ -9,6 +9,7 @@
 #include "narrow.h"
 #include "panels.h"
 #include "squares.h"
+#include "statistics.h"
 #include "steps.h"
 
 #ifndef MIXPREC_LEVEL
@@ -20,10 +21,10 @@
 namespace mixprec {
 
 const LevelKernels* MIXPREC_JOIN(MIXPREC_LEVEL, _kernels)() {
-  static constexpr LevelKernels kernels{amax_range,         word_range,         amax_units,         round_units,
-                                        transform_units,    decode_units,       narrow_rows,        square_chunks,
-                                        step_pieces,        load_weight_pieces, store_weight_pieces,
-                                        load_moment_pieces, store_moment_pieces};
+  static constexpr LevelKernels kernels{amax_range,        word_range,         amax_units,         round_units,
+                                        scale_units,       statistics_chunks,  transform_units,    decode_units,
+                                        narrow_rows,       square_chunks,      step_pieces,        load_weight_pieces,
+                                        store_weight_pieces, load_moment_pieces, store_moment_pieces};
   return &kernels;
 }
 

@@ -51,6 +51,7 @@ struct Task {
   Scaling scaling;
   float quantize;
   std::uint32_t* tile_amax;           // null, or magnitude bits of every tile: kept by one pass for the next
+  float* kept_scales[2];              // null, or of every tile: what multiplies its elements before and after rounding
   Output out;
   bool track_amax;                    // whether the rounding pass finds the matrix's largest magnitude too
   bool past_caches;                   // whether large results bypass the caches
@@ -154,6 +155,40 @@ struct StepTask {
   int moments;
 };
 
+// One cast that statistics are taken of, whose scales are known.
+struct ProbeTask {
+  Grid grid;
+  Rounding rounding;
+  Random random;
+  bool tiled;                           // whether tiles have scales; otherwise one holds for all elements
+  std::int64_t cols;                    // of the matrix, or of its elements in a row
+  std::int64_t tile_rows, tile_cols;
+  const float* quantize;                // one, or one per tile
+  const float* factor;                  // likewise: the first of two factors of the rounded elements
+  float second_factor;
+  bool lost_saturates;                  // whether a finite element without a finite result counts as saturated
+};
+
+// Statistics of a matrix, in chunks of kChunk elements.
+struct StatisticsPass {
+  Matrix x;
+  const ProbeTask* probes;
+  int count;
+  std::int64_t chunks;
+  double* sums;  // [kTensorSums + count * kProbeSums][chunks]
+};
+constexpr int kTensorSums = 2, kProbeSums = 5;
+
+// What one thread counts.
+struct TensorCounts {
+  std::int64_t zeros, nans, infinities;
+  std::int64_t exponents[256];
+  std::uint32_t amax, smallest;  // bits of finite magnitudes; smallest, but for zeros: kInfinity where there is none
+};
+struct ProbeCounts {
+  std::int64_t nonzero, flushed, subnormal, saturated, lost;
+};
+
 struct LevelKernels {
   std::uint32_t (*amax)(const Matrix& x, std::int64_t begin, std::int64_t end);
   void (*word_range)(const Random& random, std::int64_t begin, std::int64_t end, std::uint32_t* words);
@@ -162,6 +197,12 @@ struct LevelKernels {
                      std::uint32_t* largest);
   void (*round_units)(const Pass& pass, std::int64_t begin, std::int64_t end, const Scratch* scratch,
                       std::uint32_t* largest);
+  // Units [begin, end): the scales of tiles, which tasks keep.
+  void (*scale_units)(const Pass& pass, std::int64_t begin, std::int64_t end, const Scratch* scratch,
+                      std::uint32_t* largest);
+  // Chunks [begin, end): their sums; adds to the counts.
+  void (*statistics_chunks)(const StatisticsPass& pass, std::int64_t begin, std::int64_t end, TensorCounts& tensor,
+                            ProbeCounts* probes);
   void (*transform_units)(const TransformTask& task, std::int64_t begin, std::int64_t end);
   void (*decode_units)(const DecodeTask& task, std::int64_t begin, std::int64_t end, float* scratch);
   void (*narrow_rows)(const NarrowTask& task, std::int64_t row_begin, std::int64_t row_end);

@@ -7,6 +7,7 @@
 
 #include "bits.h"
 #include "dispatch.h"
+#include "halving.h"
 #include "parallel.h"
 
 namespace mixprec {
@@ -23,18 +24,6 @@ std::vector<std::int64_t> first_pieces(std::int64_t count, std::int64_t piece, c
   for (std::int64_t i = 0; i < count; ++i)
     first[static_cast<std::size_t>(i) + 1] = first[static_cast<std::size_t>(i)] + ceil_div(extent(i), piece);
   return first;
-}
-
-// Padded with zeros to a power of two: half the places are added to the other half, until one is left.
-double sum_by_halving(double* sums, std::int64_t n) {
-  if (n == 0) return 0.0;
-  std::int64_t half = 1;
-  while (half < n) half *= 2;
-  for (half /= 2; half > 0; half /= 2) {
-    for (std::int64_t i = 0; i + half < n; ++i) sums[i] += sums[i + half];
-    n = std::min(n, half);
-  }
-  return sums[0];
 }
 
 template <class Body>

@@ -53,6 +53,11 @@ class Panels {
     });
   }
 
+  // Only finds scales, of tiles.
+  void scale(const Rect& unit) {
+    for_rows_of_tiles(unit, [&](const Rect& rows) { tiles_.scale(rows); });
+  }
+
  private:
   MIXPREC_MEMBER void see(std::uint32_t amax) { largest_ = amax > largest_ ? amax : largest_; }
 
@@ -146,6 +151,11 @@ MIXPREC_INLINE void for_units(const Pass& pass, std::int64_t begin, std::int64_t
 void amax_units(const Pass& pass, std::int64_t begin, std::int64_t end, const Scratch* scratch,
                 std::uint32_t* largest) {
   for_units(pass, begin, end, scratch, largest, [](Panels& panels, const Rect& unit) { panels.measure(unit); });
+}
+
+void scale_units(const Pass& pass, std::int64_t begin, std::int64_t end, const Scratch* scratch,
+                 std::uint32_t* largest) {
+  for_units(pass, begin, end, scratch, largest, [](Panels& panels, const Rect& unit) { panels.scale(unit); });
 }
 
 void round_units(const Pass& pass, std::int64_t begin, std::int64_t end, const Scratch* scratch,

@@ -100,6 +100,10 @@ class TileScaler {
     if (!task_.scaling.in_carrier)
       std::memcpy(task_.out.outer + index, first_.outer, static_cast<std::size_t>(tiles) * sizeof(float));
     if (task_.out.scales) write_codes(tiles, task_.out.scales + index);
+    if (task_.kept_scales[0]) {
+      std::memcpy(task_.kept_scales[0] + index, first_.quantize, static_cast<std::size_t>(tiles) * sizeof(float));
+      std::memcpy(task_.kept_scales[1] + index, first_.scale, static_cast<std::size_t>(tiles) * sizeof(float));
+    }
     quantize_ = spread(first_.quantize, n, scratch_.spread_quantize);
     scale_ = spread(first_.scale, n, scratch_.spread_scale);
   }

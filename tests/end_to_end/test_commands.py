@@ -170,3 +170,37 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path):
         check=False,
     )
     assert done.stderr == ""
+
+
+def test_a_second_writer_is_refused_and_the_doctor_reads_what_a_kill_left(tmp_path: Path):
+    assert run("mixprec init my.py", tmp_path).returncode == 0
+    command = "mixprec compare my.py --recipes fp32 --seeds 1 --steps 100000 --out a"
+    process = subprocess.Popen(
+        [sys.executable, "-m", *shlex.split(command)],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    records = tmp_path / "a" / "records.jsonl"
+    deadline = time.monotonic() + 100
+    while not (records.exists() and records.read_text().count('"type": "step"') > 6):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    refused = run("mixprec compare my.py --resume a", tmp_path)
+    is_running = process.poll() is None
+    process.kill()
+    process.wait()
+    assert is_running
+    assert refused.returncode == 2
+    assert f"run folder a is being written by process {process.pid} on" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    with open(records, "ab") as file:
+        file.write(b'{"schema": 3, "type": "st')  # as if killed in the middle of a line
+    before = records.read_bytes()
+    told = run("mixprec doctor a", tmp_path)
+    assert told.returncode == 0, told.stderr
+    assert "left out: the last line of a/records.jsonl was cut off while it was written" in told.stdout
+    assert records.read_bytes() == before
+    assert len(steps(tmp_path / "a", "fp32")) > 6

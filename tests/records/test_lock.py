@@ -6,13 +6,14 @@ import errno
 import fcntl
 import gc
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from mixprec.records import RunLock
+from mixprec.records import RunLock, last_writer
 
 HOLDER = """
 import os, sys, time
@@ -79,6 +80,14 @@ def test_whatever_is_in_an_old_lock_file_is_no_obstacle(tmp_path: Path, content:
     lock = RunLock(tmp_path)
     assert f'"pid": {os.getpid()}' in (tmp_path / ".lock").read_text()
     lock.release()
+
+
+def test_who_wrote_last_is_known(tmp_path: Path):
+    assert last_writer(tmp_path) is None
+    RunLock(tmp_path).release()
+    assert last_writer(tmp_path) == (os.getpid(), socket.gethostname())
+    (tmp_path / ".lock").write_text("rubbish")
+    assert last_writer(tmp_path) is None
 
 
 def test_a_holder_that_did_not_sign_is_refused_all_the_same(tmp_path: Path):

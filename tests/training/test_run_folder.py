@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import fcntl
 import json
 import math
 
@@ -73,12 +74,33 @@ def test_a_loss_that_the_session_never_saw_is_nan(tmp_path):
     assert [math.isnan(r.loss) for r in read_records(tmp_path / "records.jsonl") if isinstance(r, StepRecord)] == [True]
 
 
+def test_a_session_that_is_restored_or_refused_lets_others_write(tmp_path):
+    session = build(tmp_path, "bf16")
+    lock = (tmp_path / ".lock").open()
+    assert is_locked(lock)
+    session.restore()
+    assert not is_locked(lock)
+    with pytest.raises(ValueError, match="another recipe"):
+        build(tmp_path, "fp16")
+    assert not is_locked(lock)
+    lock.close()
+
+
+def is_locked(file):
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return False
+
+
 def steps_of(folder):
     return [r.step for r in read_records(folder / "records.jsonl") if isinstance(r, StepRecord)]
 
 
 def content(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file() and path.name != ".lock"}
 
 
 def trained(folder, steps, recipe="bf16", **options):

@@ -146,6 +146,21 @@ void scaled_both(const Matrix& x, const Job& first, const Job& second, const Run
 // in the same pass.
 float delayed(const Matrix& x, const Job& job, float amax, const Run& run);
 
+// A cast that statistics are taken of, without transform; its own amax, or a given one (a delayed scale's, not 0).
+struct Probe {
+  Cast cast;
+  int axis;
+  Random elements;
+  bool delayed;
+  float amax;  // 0: x's own
+};
+
+// Statistics of a matrix and of casts of it: the contract is in src/mixprec/kernels/_statistics_contract.py, with the
+// layout of counts [4 + 256 + 6 * count] and numbers [4 + 5 * count]. Reads x once, and before that once or more
+// where scales need it.
+void statistics(const Matrix& x, const Probe* probes, int count, std::int64_t* counts, double* numbers,
+                const Run& run);
+
 // Orthonormal Hadamard transform of consecutive groups of `size` (16, 32, 64, 128) along `axis`; x is padded
 // with zeros to whole groups, so y has ceil(extent / size) * size there. Signs of `draw` multiply first; with
 // `inverse` they multiply last.

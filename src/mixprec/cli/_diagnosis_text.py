@@ -107,7 +107,7 @@ def _print_finding(console: Console, number: str, finding: Finding, where: str) 
     if finding.rule:
         _print(console, "add to the recipe, rules before its own:")
         for line in finding.rule.rstrip().splitlines():
-            console.print(Text(f"{' ' * (_INDENT + 3)}{line}", style="green"), soft_wrap=True)
+            console.print(Text(f"{' ' * (_INDENT + 3)}{line}".rstrip(), style="green"), soft_wrap=True)
 
 
 def _parts(finding: Finding) -> Iterator[tuple[str, str]]:

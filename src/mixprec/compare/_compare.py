@@ -8,7 +8,7 @@ from pathlib import Path
 from mixprec.records import Record, RunEndRecord, StepRecord
 
 from ._comparison import Comparison, check
-from ._folder import RunFolder, refuse_occupied
+from ._folder import RunFolder, refuse_busy, refuse_occupied
 from ._runner import run
 
 
@@ -40,7 +40,9 @@ def compare(
         OSError: if the folder cannot be written.
     """
     told = on_record or (lambda record: None)
-    if not resume:
+    if resume:
+        refuse_busy(Path(out))
+    else:
         refuse_occupied(Path(out))
     header = check(comparison)
     start = RunFolder.resume if resume else RunFolder.create

@@ -128,6 +128,17 @@ def refuse_occupied(path: Path) -> None:
         raise ValueError(f"{path} is not empty (it holds {shown}): expected a new or empty folder, e.g. {path / 'run'}")
 
 
+def refuse_busy(path: Path) -> None:
+    """Refuse a folder to go on with that another process writes, before anything is tried out.
+
+    Raises:
+        ValueError: it does; the message says which. Or the folder holds no comparison.
+        OSError: the folder cannot be read or written.
+    """
+    recorded(path)
+    RunLock(path).release()
+
+
 def recipe_file(path: Path, name: str) -> Path:
     """Where a recipe's TOML is kept; characters that a file name may not have become ``-``.
 

@@ -15,7 +15,7 @@ from mixprec.monitor import Finding, Monitoring, load_random_states, random_stat
 from mixprec.monitor.doctor import RunContents, read_run
 from mixprec.monitor.recorder import DumpState, read_dump_state
 from mixprec.records import count
-from mixprec.specs import Recipe
+from mixprec.specs import Recipe, load_recipe
 from mixprec.training import Session, prepare
 from mixprec.training.checkpoint import find_checkpoints, read_checkpoint
 
@@ -103,14 +103,9 @@ def replay(source: WorkloadSource, run: str | Path, asked: Replay | None = None)
     asked = asked or Replay()
     contents = read_run(run)
     target = find_target(contents, asked)
-    recipe = contents.recipes.get(target.run.recipe)
-    if recipe is None:
-        raise ValueError(
-            f"{contents.path}: the recipe '{target.run.recipe}' of the run is not there or cannot be read: put it "
-            "back, as recipe.toml"
-        )
     workload = source.build(target.run.seed, asked.device)
     replayed = Replayed(step=target.step, recipe=target.run.recipe, seed=target.run.seed)
+    recipe = _recipe(contents, target, replayed)
     before = random_states()
     try:
         with calling(f"replaying step {target.step}", source.file):
@@ -125,6 +120,17 @@ def replay(source: WorkloadSource, run: str | Path, asked: Replay | None = None)
     finally:
         load_random_states(before)
     return replayed
+
+
+def _recipe(contents: RunContents, target: Target, replayed: Replayed) -> Recipe:
+    """The run's; of a run that was only watched, which has none: that which leaves a model as it is."""
+    name = target.run.recipe
+    if name in contents.recipes:
+        return contents.recipes[name]
+    if contents.kind == "comparison" or (contents.path / "recipe.toml").exists():
+        raise ValueError(f"{contents.path}: the recipe '{name}' of the run is not there or cannot be read: put it back")
+    replayed.told.append("recipe: the run has none, so the model is replayed as the workload builds it")
+    return load_recipe("fp32")
 
 
 def _start(rerun: _Rerun, contents: RunContents, target: Target, replayed: Replayed) -> int:

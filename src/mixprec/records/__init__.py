@@ -12,7 +12,7 @@ from ._analysis import (
 from ._durable_file import FileFacts, make_folders, read_facts, replace_file, sync_folder, write_file
 from ._headline import headline
 from ._lines import LeftOut, Salvaged, read_records, salvage_records, write_records
-from ._lock import RunLock
+from ._lock import RunLock, last_writer
 from ._memory_tables import MEMORY_KINDS, grouped, memory_table, per_parameter, sites_table
 from ._paired import Gap, Metric
 from ._recipe_records import RecipeRecords, group_by_recipe
@@ -113,6 +113,7 @@ __all__ = [
     "group_by_recipe",
     "grouped",
     "headline",
+    "last_writer",
     "make_folders",
     "memory_table",
     "metrics_table",

@@ -10,7 +10,7 @@ import socket
 import time
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 LOCK = ".lock"
 #: What file systems without locks answer.
@@ -74,6 +74,16 @@ class RunLock:
         """Let others write; a second call does nothing."""
         if not self.note:
             self._close()
+
+
+def last_writer(folder: str | Path) -> tuple[int, str] | None:
+    """Process number and host of whoever wrote a run folder last, or writes it now; ``None`` where that is unknown."""
+    try:
+        found: object = json.loads((Path(folder) / LOCK).read_bytes())
+    except (OSError, ValueError):
+        return None
+    holder = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    return (holder["pid"], holder["host"]) if {"pid", "host"} <= holder.keys() else None
 
 
 def _release(held: weakref.ref[RunLock]) -> None:

@@ -44,8 +44,12 @@ class RunFolder:
             raise ValueError(f"run folder {self.path} is a file: give a folder, which is made if needed")
         self.path.mkdir(parents=True, exist_ok=True)
         self._lock = RunLock(self.path)
-        earlier = read_records(self._records) if self._records.exists() else []
-        check_same_run(self.path, earlier, recipe, seed)
+        try:
+            earlier = read_records(self._records) if self._records.exists() else []
+            check_same_run(self.path, earlier, recipe, seed)
+        except (OSError, ValueError):
+            self.close()
+            raise
         self._recorded = recorded_steps(earlier)
         self._told = {(r.name, r.message) for r in earlier if isinstance(r, EventRecord)}
         self._is_earlier, self._held = self._recorded > 0, list[Event]()
@@ -54,6 +58,10 @@ class RunFolder:
         self._last = time.perf_counter()
         if self._lock.note:
             self.write_events([Event(step=0, name="not locked", message=self._lock.note)])
+
+    def close(self) -> None:
+        """Let others write the folder."""
+        self._lock.release()
 
     def write_events(self, events: Sequence[Event]) -> None:
         """Append events that belong to no step, those left out that an earlier attempt wrote alike."""

@@ -283,6 +283,8 @@ class Session(Locating):
             self._narrowed.restore(*self._kept.values())
         for kept in self._kept.values():
             kept.restore()
+        if self._folder is not None:
+            self._folder.close()
         self._is_open = False
 
     def _backward(

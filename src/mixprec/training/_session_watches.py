@@ -106,8 +106,9 @@ def _own(watchable: Watchable, monitoring: Monitoring) -> Sequence[StepWatch]:
     return monitoring.watches
 
 
-#: In the order in which they are told of a step.
-MAKERS: tuple[Maker, ...] = (_sampler, _alarms, _recorder, _locator, _own)
+#: In the order in which they are told of a step. A replay comes before the sampler lets go of what the step itself has
+#: shown: the first is told, and what is seen anew is not.
+MAKERS: tuple[Maker, ...] = (_locator, _sampler, _alarms, _recorder, _own)
 
 
 def watching_of(watchable: Watchable, monitoring: Monitoring | None) -> Unwatched:

@@ -6,6 +6,7 @@ import copy
 import gc
 import math
 import pickle
+import threading
 import weakref
 
 import numpy as np
@@ -276,6 +277,18 @@ def test_a_list_of_models_is_seen_through_its_parts(tmp_path):
     recorder = FlightRecorder(models, tmp_path, watch_process=False)
     models["d"][0](models["g"](torch.ones(1, 2)))
     assert len(read_dump(recorder.dump()).steps[0].batches) == 2
+
+
+def test_what_is_not_watched_is_told_once(tmp_path):
+    made = []
+    thread = threading.Thread(target=lambda: made.append(Driven(tmp_path, watch_process=True)))
+    thread.start()
+    thread.join()
+    (run,) = made
+    (finding,) = run.step()
+    assert (finding.name, finding.message) == ("recorder", "signals are not watched: only the main thread can")
+    assert run.step() == ()
+    run.recorder.close()
 
 
 def test_closing_leaves_the_model_as_it_was(tmp_path):

@@ -13,9 +13,11 @@ from .._out import check_out
 from .._parameters import CastParameters
 from .._shapes import empty_codes, empty_outer, rounded_shape
 from .._stacked import scaled_stacked
+from .._statistics_contract import Probe
 from . import _native
 from ._levels import LevelName, native_level
 from ._plan import native_cast
+from ._statistics import take_statistics
 from ._steps import DTYPES, NativeSteps, moment_places, native_rule, native_step, straight_gradients, weight_places
 
 _WORD = 2**64
@@ -184,6 +186,14 @@ class CpuBackend:
             run=self._run(),
         )
         return out_MN
+
+    def statistics(self, x: Tensor, probes: Sequence[Probe], axis: int) -> tuple[Tensor, Tensor]:
+        """Counts and numbers of a tensor and of casts of it."""
+
+        def transform(matrix: Tensor, size: int, signs: SignKey | None, along: int) -> Tensor:
+            return self.hadamard(matrix, size, signs, along, False)
+
+        return take_statistics(x.contiguous(), probes, axis, transform, self._run())
 
     def gradient_squares(self, gradients: Sequence[Tensor]) -> Tensor:
         """Sum of squares of each gradient."""

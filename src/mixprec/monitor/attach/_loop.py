@@ -43,7 +43,7 @@ class LoopSteps:
     Attributes:
         step: applied steps.
         skipped: steps that the scaler skipped.
-        own_seconds: time that looking at gradients has taken [s].
+        own_seconds: time in the hooks of steps, all that is done and written there [s].
     """
 
     def __init__(
@@ -98,6 +98,20 @@ class LoopSteps:
             self._end_step(self._facts_of({}), applied=True)
         self._passes += 1
 
+    def _before(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        started = time.perf_counter()
+        self._begin_step(optimizer, args, kwargs)
+        self.own_seconds += time.perf_counter() - started
+
+    def _after(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        started = time.perf_counter()
+        facts, self._facts = self._facts, None
+        if facts is not None:
+            self._end_step(facts, applied=True)
+        elif _has_closure(args, kwargs):
+            self.step += 1
+        self.own_seconds += time.perf_counter() - started
+
     def scaled_step(self, optimizer: Optimizer, step: Callable[[], Any]) -> Any:
         """A scaler is asked for a step of an optimizer."""
         if optimizer not in self._optimizers:
@@ -109,7 +123,7 @@ class LoopSteps:
             self._skip(self._facts_of(_gradients(optimizer)))
         return result
 
-    def _before(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def _begin_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         self._was_stepped, self._facts = True, None
         self._losses.end_backward()
         if _has_closure(args, kwargs):  # which makes the gradients inside of the step
@@ -124,13 +138,6 @@ class LoopSteps:
             self._watches.before_update(facts)
         else:
             self._listeners.find((*self._watches.skipped(facts), _lost(facts)))
-
-    def _after(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        facts, self._facts = self._facts, None
-        if facts is not None:
-            self._end_step(facts, applied=True)
-        elif _has_closure(args, kwargs):
-            self.step += 1
 
     def _skip(self, facts: StepFacts) -> None:
         self._listeners.find(self._watches.skipped(facts))
@@ -167,14 +174,13 @@ class LoopSteps:
         self._listeners.hear([record])
 
     def _facts_of(self, gradients: Mapping[Parameter, Tensor], scale: float = 1.0) -> StepFacts:
-        started = time.perf_counter()
         parameters = dict(self._model.named_parameters())
         names = {p: name for name, p in parameters.items()}
         named = {names[p]: grad for p, grad in gradients.items() if p in names}
         losses = self._losses.take()
         found: Norms = norms_of(named, [loss for _, loss in losses])
         loss_scale = self._loss_scale()
-        facts = StepFacts(
+        return StepFacts(
             step=self.step,
             losses=tuple((name, value) for (name, _), value in zip(losses, found.losses, strict=True)),
             grad_norm=found.total / scale,
@@ -185,8 +191,6 @@ class LoopSteps:
             gradients=named,
             parameters=parameters,
         )
-        self.own_seconds += time.perf_counter() - started
-        return facts
 
     def _loss_scale(self) -> float:
         return 1.0 if self._scaler is None else float(self._scaler.get_scale())

@@ -90,7 +90,8 @@ class Monitor:
             told.add(lambda records: recorder.note_statistics(_statistics(records)))
             self._own.append(recorder)
         if options.locate:
-            self._own.append(Locator(self.model, conversion, is_dynamic=is_scaled))
+            # The first: what a replay shows the sampler is not told then, for the step itself has shown it.
+            self._own.insert(0, Locator(self.model, conversion, is_dynamic=is_scaled))
 
     @property
     def applied(self) -> int:
@@ -192,7 +193,7 @@ class Monitor:
     def own_seconds(self) -> float:
         """Time that watching has taken [s]; on an accelerator, that of handing the work over."""
         recorded = 0.0 if self.recorder is None else self.recorder.own_seconds
-        return self._loop.own_seconds + self._sampler.own_seconds + recorded
+        return self._loop.own_seconds + self._sampler.pass_seconds + recorded
 
     def _release(self) -> None:
         if self._folder is not None:

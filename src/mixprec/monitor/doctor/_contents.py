@@ -22,6 +22,7 @@ from ...records import (
     StepRecord,
     UpdateRecord,
     find_dumps,
+    last_writer,
     read_dump,
     salvage_records,
 )
@@ -99,6 +100,7 @@ class RunContents:
         recipes: by name, as far as their files can be read.
         versions: of packages, the machine and so on; empty where unknown.
         dumps: of the flight recorder, oldest first, by their folders.
+        writer: process number and host of whoever wrote the folder last; ``None`` where unknown.
         left_out: what could not be read, one sentence each.
     """
 
@@ -109,6 +111,7 @@ class RunContents:
     recipes: Mapping[str, Recipe]
     versions: Mapping[str, Any]
     dumps: Mapping[Path, RecorderDump]
+    writer: tuple[int, str] | None
     left_out: tuple[str, ...]
 
 
@@ -136,6 +139,7 @@ def read_run(path: str | Path) -> RunContents:
         recipes=recipes,
         versions=_versions(folder, header, unread),
         dumps=dumps,
+        writer=last_writer(folder),
         left_out=(*left_out, *damaged, *unread),
     )
 

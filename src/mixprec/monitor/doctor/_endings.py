@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from ...records import RecordedStep, RecorderDump
+from ...records import RESUMED, RecordedStep, RecorderDump
 from .._finding import Finding
 from ..alarms import Thresholds
 from ._contents import OneRun, RunContents
@@ -17,8 +18,21 @@ def ending_findings(run: OneRun, contents: RunContents, thresholds: Thresholds) 
     found: list[Finding] = []
     for path, dump in contents.dumps.items():
         if (dump.recipe, dump.seed) == (run.recipe, run.seed) and not dump.is_ordinary:
-            found += _TOLD[dump.reason](dump, str(path))
+            told = _TOLD[dump.reason](dump, str(path))
+            found += map(_as_past, told) if _is_past(dump, run, contents) else told
     return [*found, *_ended(run)]
+
+
+def _is_past(dump: RecorderDump, run: OneRun, contents: RunContents) -> bool:
+    """Whether another process has resumed the run since, and come further."""
+    was_resumed = any(event.name == RESUMED and event.step <= dump.step for event in run.events)
+    is_other = contents.writer is not None and contents.writer != (dump.pid, dump.host)
+    return is_other and was_resumed and bool(run.steps) and run.steps[-1].step > dump.step
+
+
+def _as_past(finding: Finding) -> Finding:
+    message = f"{finding.message}; the run was resumed since, and went on beyond this step"
+    return replace(finding, severity="note", message=message)
 
 
 def _crash(dump: RecorderDump, path: str) -> list[Finding]:

@@ -25,7 +25,7 @@ _KINDS = (
     "rising saturated",
     "rising flushed",
     "loss spike",
-    "loss jump",
+    "loss rise",
     "gradient-norm drift",
     "gradient spike",
     "many skipped steps",

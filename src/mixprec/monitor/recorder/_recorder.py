@@ -107,6 +107,7 @@ class FlightRecorder:
         self._handles = watch_passes(model, self)
         self._process = ProcessWatch(self) if watch_process else None
         self.notes: tuple[str, ...] = tuple(self._process.notes) if self._process else ()
+        self._untold = self.notes
         if self._process is not None:
             weakref.finalize(self, self._process.close).atexit = False
 
@@ -154,12 +155,12 @@ class FlightRecorder:
         """The weights have changed."""
         self._end("applied", facts)
         self._step = facts.step + 1
-        return self._judge(facts)
+        return (*self._unwatched(facts.step), *self._judge(facts))
 
     def skipped(self, facts: StepFacts) -> tuple[Finding, ...]:
         """The gradients are not finite."""
         self._end("skipped", facts)
-        return self._judge(facts)
+        return (*self._unwatched(facts.step), *self._judge(facts))
 
     def dropped(self) -> None:
         """What was backpropagated is thrown away."""
@@ -228,6 +229,11 @@ class FlightRecorder:
         self._ring.append(entry)
         self._entry, self._step, self._in_backward = None, facts.step, False
         self.own_seconds += time.perf_counter() - started
+
+    def _unwatched(self, step: int) -> tuple[Finding, ...]:
+        """What of the process is not watched, at the first step."""
+        notes, self._untold = self._untold, ()
+        return tuple(Finding(step=step, name="recorder", severity="note", message=note) for note in notes)
 
     def _judge(self, facts: StepFacts) -> tuple[Finding, ...]:
         """Dump at the first step of a streak, and again where a loss is the first not to be finite in it."""

@@ -79,13 +79,18 @@ class Sampler:
         self._waiting: _Unread | None = None
         self._statistics: tuple[StatisticsRecord, ...] = ()
         self._found_updates: tuple[UpdateRecord, ...] = ()
-        self._reading_seconds = 0.0
+        self._reading_seconds = self._gradient_seconds = 0.0
         self._turn(0)
 
     @property
     def own_seconds(self) -> float:
         """Time that sampling has taken [s]; of an accelerator, that of handing the work over."""
         return self._gatherer.own_seconds + self._updates.own_seconds + self._reading_seconds
+
+    @property
+    def pass_seconds(self) -> float:
+        """The part of it that was spent inside of forward and backward passes [s]."""
+        return self._gatherer.own_seconds - self._gradient_seconds
 
     def statistics(self) -> tuple[StatisticsRecord, ...]:
         """Of the last sampled step; waits for the device if they still lie there."""
@@ -167,11 +172,13 @@ class Sampler:
     def _gradients(self, facts: StepFacts) -> None:
         if not self._options.gradients:
             return
+        before = self._gatherer.own_seconds
         for name, grad in facts.gradients.items():
             if self._gatherer.wants(name):
                 local = grad.to_local() if hasattr(grad, "to_local") else grad  # pyright: ignore[reportAttributeAccessIssue]
                 true = local if facts.scale == 1.0 else local.float() / facts.scale
                 self._gatherer.tensor(name, "gradient", true)
+        self._gradient_seconds += self._gatherer.own_seconds - before
 
     def _end(self, facts: StepFacts, updates: list[Compared]) -> tuple[Finding, ...]:
         was_unseen = self._gatherer.operands == 0

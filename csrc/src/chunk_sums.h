@@ -1,0 +1,46 @@
+// Sums over a chunk of 1,024 places in fp64, by halving: a[i] + a[i + 512], and so on; several sums at once.
+#pragma once
+
+#include "level.h"
+
+namespace {
+
+using mixprec::kChunk;
+
+constexpr int kColumns = 64;  // of a chunk as a matrix, whose columns are summed first
+constexpr int kDepth = kChunk / kColumns;
+
+template <int N>
+struct Terms {
+  double values[N];
+};
+
+// What halving a column leaves at its first place when `Length` places are left. term(i): what place i adds.
+template <int Length, int N, class Term>
+MIXPREC_INLINE Terms<N> summed_column(const Term& term, int i) {
+  if constexpr (Length == kDepth) {
+    return term(i);
+  } else {
+    Terms<N> sum = summed_column<2 * Length, N>(term, i);
+    const Terms<N> other = summed_column<2 * Length, N>(term, i + Length * kColumns);
+    for (int k = 0; k < N; ++k) sum.values[k] += other.values[k];
+    return sum;
+  }
+}
+
+// To sums[k * stride] of each k.
+template <int N, class Term>
+MIXPREC_INLINE void chunk_sums(const Term& term, double* sums, std::int64_t stride) {
+  alignas(64) double columns[N][kColumns];
+  for (int i = 0; i < kColumns; ++i) {
+    const Terms<N> sum = summed_column<1, N>(term, i);
+    for (int k = 0; k < N; ++k) columns[k][i] = sum.values[k];
+  }
+  for (int k = 0; k < N; ++k) {
+    for (int half = kColumns / 2; half > 0; half /= 2)
+      for (int i = 0; i < half; ++i) columns[k][i] += columns[k][i + half];
+    sums[k * stride] = columns[k][0];
+  }
+}
+
+}  // namespace

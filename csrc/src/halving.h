@@ -1,0 +1,21 @@
+// A sum in the order that every backend keeps.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace mixprec {
+
+// Padded with zeros to a power of two: half the places are added to the other half, until one is left.
+inline double sum_by_halving(double* sums, std::int64_t n) {
+  if (n == 0) return 0.0;
+  std::int64_t half = 1;
+  while (half < n) half *= 2;
+  for (half /= 2; half > 0; half /= 2) {
+    for (std::int64_t i = 0; i + half < n; ++i) sums[i] += sums[i + half];
+    n = std::min(n, half);
+  }
+  return sums[0];
+}
+
+}  // namespace mixprec
