@@ -6,14 +6,13 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from ..monitor import Fault, locate
 from ..monitor.check import Preflight, Setting, run_check
 from ..nn import Conversion
-from ._resumable import Resumable
+from ._locating import Locating
 from ._scales import DEFAULT, LossScales
 
 
-class Checkable(Resumable):
+class Checkable(Locating):
     """The part of a session that looks before it trains; ``Session`` is made of it."""
 
     clip_norm: float | None
@@ -62,34 +61,3 @@ class Checkable(Resumable):
             step=self.applied,
         )
         return run_check(setting, step)
-
-    def locate(self, step: Callable[[], Tensor]) -> Fault | None:
-        """Run one step watched, its loss too, and name the first operation that made what is not finite.
-
-        As `check`, it changes nothing. A skipped step is looked into by itself, and its reason and findings tell the
-        fault; this also looks into the loss, which the session does not see computed.
-
-        Args:
-            step: runs the forward pass and returns the loss.
-
-        Returns:
-            The fault, ``None`` where everything is finite.
-
-        Example:
-            >>> import torch
-            >>> from torch import nn
-            >>> from mixprec import prepare
-            >>> model = nn.Linear(2, 1)
-            >>> session = prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), "bf16")
-            >>> session.locate(lambda: (model(torch.zeros(4, 2)) * 0).log().mean()).site
-            '<loss>'
-        """
-        self._refuse_restored("locate")
-
-        def run_step() -> Tensor:
-            loss = step()
-            with self._conversion.region():
-                loss.backward()  # pyright: ignore[reportUnknownMemberType]
-            return loss
-
-        return locate(self.model, run_step, step=self.applied, conversion=self._conversion)
