@@ -258,7 +258,12 @@ def test_events_are_a_tuple_of_the_last_thousand():
         session.step(loss_of(session) * math.inf)
     assert [event.name for event in session.events[-2:]] == ["skipped", "skipped"]
     assert isinstance(session.events, tuple)
-    assert [event.name for event in session.events] == ["skipped", "loss", "skipped", "skipped"]  # one fault, told once
+    assert [event.name for event in session.events] == [
+        "skipped",
+        "loss fault",
+        "skipped",
+        "skipped",
+    ]  # one fault, told once
     session._events.extend(session.events * 400)
     assert len(session.events) == 1000
 

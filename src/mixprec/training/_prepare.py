@@ -132,13 +132,7 @@ def prepare(
                 narrowed.start(weights)
             narrowed.forget()
         watchable = Watchable(
-            model=model,
-            conversion=conversion,
-            kept=kept,
-            recipe=chosen,
-            seed=seed,
-            folder=folder,
-            clip_norm=clip_norm,
+            model=model, conversion=conversion, kept=kept, recipe=chosen, seed=seed, folder=folder, clip_norm=clip_norm
         )
         watching = watching_of(watchable, monitoring)
         undo.callback(watching.close)
