@@ -1,8 +1,9 @@
 """All benchmarks."""
 
-from . import convolution_step, kernels, monitor_overhead, optimizer_step, training_step
+from . import convolution_step, kernels, monitor_overhead, optimizer_step, statistics, training_step
 
 kernels.main()
+statistics.main()
 optimizer_step.main()
 training_step.main()
 convolution_step.main()
