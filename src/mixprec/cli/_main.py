@@ -35,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except CycloptsError as error:
-        return _tell(f"{str(error).rstrip('.')}; see {_help_for(words)}")
+        text = str(error)  # which may end in an ellipsis
+        return _tell(f"{text if text.endswith('...') else text.rstrip('.')}; see {_help_for(words)}")
     except OSError as error:
         named = f"{error.filename}: {error.strerror}" if error.filename is not None else str(error)
         return _tell(named)
