@@ -47,7 +47,7 @@ class ScaledGradients:
         found = [(id(p), id(p.grad), _version(p)) for p in before]
         try:
             with region:
-                _scaled(loss, scale).backward(retain_graph=retain_graph)  # pyright: ignore[reportUnknownMemberType]
+                scaled_loss(loss, scale).backward(retain_graph=retain_graph)  # pyright: ignore[reportUnknownMemberType]
         except BaseException:
             now = [(id(p), id(p.grad), _version(p)) for p in self._with_gradients()]
             self.are_untouched = bool(found) and now == found
@@ -103,7 +103,8 @@ def _version(param: Parameter) -> int:
     return -1 if param.grad is None else param.grad._version
 
 
-def _scaled(loss: Tensor, scale: float) -> Tensor:
+def scaled_loss(loss: Tensor, scale: float) -> Tensor:
+    """A loss times its scale, in a dtype that holds both."""
     if scale == 1.0:
         return loss
     wide = loss if loss.dtype in (torch.float32, torch.float64) else loss.float()  # 16 bits may not hold the scale

@@ -19,12 +19,12 @@ from ._checks import check_loss
 from ._dropping import Dropper
 from ._full_values import FullValues
 from ._in_flight import InFlight
+from ._locating import Locating
 from ._memory import Memory
 from ._memory_count import MemoryCounter
 from ._optimizers import choose, the_only
 from ._phases import PhaseKeeper
 from ._result import Event, StepResult
-from ._resumable import Resumable
 from ._scaled_gradients import ScaledGradients, SetAside
 from ._scales import DEFAULT, LossScales
 from ._settings import Settings
@@ -39,7 +39,7 @@ from ._windows import Windows
 _TAKES_WEIGHTS = ("step", "save", "full_weight")
 
 
-class Session(Resumable):
+class Session(Locating):
     """Made by ``prepare``; ties recipe, model, optimizers, loss scales and monitor together; ``print`` it to see them.
 
     Gradients are true gradients after every ``backward``: the loss scale is taken out at once, so that reading,

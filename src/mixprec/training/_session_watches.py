@@ -96,7 +96,10 @@ def _statistics(records: Sequence[Record]) -> list[StatisticsRecord]:
 
 
 def _locator(watchable: Watchable, monitoring: Monitoring) -> Sequence[StepWatch]:
-    return (Locator(watchable.model, watchable.conversion),) if monitoring.locate else ()
+    if not monitoring.locate:
+        return ()
+    is_dynamic = watchable.recipe.loss_scale.kind == "dynamic"
+    return (Locator(watchable.model, watchable.conversion, is_dynamic=is_dynamic),)
 
 
 def _own(watchable: Watchable, monitoring: Monitoring) -> Sequence[StepWatch]:

@@ -89,10 +89,9 @@ class Monitor:
             )
             told.add(lambda records: recorder.note_statistics(_statistics(records)))
             self._own.append(recorder)
-        if (
-            options.locate
-        ):  # the first: what a replay shows the sampler is not told then, for the step itself has shown it
-            self._own.insert(0, Locator(self.model, conversion))
+        if options.locate:
+            # The first: what a replay shows the sampler is not told then, for the step itself has shown it.
+            self._own.insert(0, Locator(self.model, conversion, is_dynamic=is_scaled))
 
     @property
     def applied(self) -> int:

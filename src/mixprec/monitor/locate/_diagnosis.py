@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from torch import nn
 
-from . import _causes as causes
-from ._causes import Cause
+from . import causes
 from ._evidence import Evidence, Operand
 from ._fault import INPUT, LOSS, Fault
 from ._lineage import Birth
@@ -16,6 +15,7 @@ from ._range import Range, limit_of
 from ._roles import Saturation
 from ._rules import judge
 from ._weights import OddWeight, odd_weights
+from .causes import Cause
 
 #: Causes behind which a weight, or the input, may be.
 _FOLLOWING = (

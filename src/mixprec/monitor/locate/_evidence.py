@@ -14,7 +14,7 @@ from ._range import Range, plain
 _SOFTMAX = ("softmax", "_softmax", "_log_softmax", "log_softmax", "_safe_softmax", "logsumexp")
 _ATTENTION = "scaled_dot_product"
 #: Notes on storages.
-FLUSHED, SPREAD = "flushed", "spread"
+FLUSHED, SPREAD, AT_END = "flushed", "spread", "at an end"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,8 @@ class Operand:
     Attributes:
         name: of the argument, or the role that a converted layer gives it.
         values: of the operand, before the operation.
-        tags: notes on it: ``"flushed"`` (a cast has flushed values of it to zero), ``"spread"`` (a variance).
+        tags: notes on it: ``"flushed"`` (a cast has flushed values of it to zero), ``"spread"`` (a variance),
+            ``"at an end"`` (the gradient of a cross-entropy of probabilities that are 0 or 1).
         parameter: the parameter's name, where it is one.
         is_input: whether it is something that the model was called with.
         has_masked_row: whether some row (along the last axis) is -inf everywhere.

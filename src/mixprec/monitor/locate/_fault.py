@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...records import Severity
 from .._finding import Finding
-from ._causes import Cause
+from .causes import Cause
 
 INPUT, LOSS = "<input>", "<loss>"
 

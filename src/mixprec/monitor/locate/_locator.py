@@ -33,6 +33,7 @@ class Locator:
     Args:
         model: the root.
         conversion: of the model, or ``None``: found, if it has one.
+        is_dynamic: whether a skipped step makes the loss scale smaller, so that overflows of it are ordinary.
 
     Attributes:
         recording: of the step that runs.
@@ -48,10 +49,10 @@ class Locator:
         >>> locator.close()
     """
 
-    def __init__(self, model: nn.Module, conversion: Conversion | None = None) -> None:
+    def __init__(self, model: nn.Module, conversion: Conversion | None = None, *, is_dynamic: bool = True) -> None:
         self.recording = StepRecording(model, conversion)
         self.last: Fault | None = None
-        self._scales = ScaleHistory()
+        self._scales, self._is_dynamic = ScaleHistory(), is_dynamic
 
     def begin_backward(self, loss: Tensor, name: str, scale: float) -> None:
         """Nothing."""
@@ -142,7 +143,7 @@ class Locator:
             scale=scale,
             losses_are_finite=losses_are_finite,
             is_finite_at=lambda divisor: replay.is_finite_at(batch, divisor),
-            looks_ordinary=self._scales.looks_ordinary,
+            looks_ordinary=self._is_dynamic and self._scales.looks_ordinary,
         )
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from . import _causes as causes
-from ._causes import Cause
-from ._evidence import FLUSHED, SPREAD, Evidence, Operand
+from . import causes
+from ._evidence import AT_END, FLUSHED, SPREAD, Evidence, Operand
 from ._range import limit_of
+from .causes import Cause
 
 #: An operand and the cause that it shows; ``None``: the rule does not hold.
 Judged = tuple[Cause, Operand | None] | None
@@ -21,8 +21,8 @@ _NORMS = ("layer_norm", "batch_norm", "group_norm", "rms_norm", "instance_norm")
 _DIVISIONS = ("div", "div_", "reciprocal", "reciprocal_", "rsqrt", "rsqrt_", "pow", "pow_")
 _LOGS = ("log", "log_", "log2", "log10", "xlogy", "logit")
 _ENTROPIES = ("binary_cross_entropy", "binary_cross_entropy_backward")
-#: log1p is infinite at -1, atanh and logit at the ends of their range.
-_ENDS = {"log1p": (-1.0,), "atanh": (-1.0, 1.0), "logit": (0.0, 1.0)}
+#: log1p is infinite at -1, atanh, logit and the cross-entropy of a probability at the ends of their range.
+_ENDS = {"log1p": (-1.0,), "atanh": (-1.0, 1.0), "logit": (0.0, 1.0), **dict.fromkeys(_ENTROPIES, (0.0, 1.0))}
 _DOMAINS = {
     "log": (0.0, math.inf),
     "log2": (0.0, math.inf),
@@ -37,10 +37,13 @@ _DOMAINS = {
     "logit": (0.0, 1.0),
     "pow": (0.0, math.inf),
 }
-_ROOTS = ("Sqrt", "Rsqrt", "Pow", "Norm", "Acos", "Asin", "Acosh", "Std")
+_ROOTS = ("Sqrt", "Rsqrt", "Pow", "NormBackward", "LinalgVectorNorm", "Acos", "Asin", "Acosh", "Std")
 _QUOTIENTS = ("Log", "Div", "Reciprocal", "BinaryCrossEntropy", "Xlogy", "Logit")
 #: Squares of larger values leave fp32 inside a fused norm.
 _SQUARABLE = 1e18
+
+#: Reciprocal of a standard deviation from which a norm's backward pass divides by nothing (an eps of 1e-8).
+_STEEP = 1e4
 
 
 def judge(evidence: Evidence) -> tuple[Cause, Operand | None]:
@@ -73,6 +76,8 @@ def _flushed_variance(evidence: Evidence) -> Judged:
         widest = evidence.widest()
         if widest is not None and widest.values.amax >= _SQUARABLE:
             return None
+        if not evidence.is_forward and not any("std" in x.name and x.values.amax >= _STEEP for x in evidence.operands):
+            return None
         return causes.FLUSHED_VARIANCE, widest
     zero = evidence.with_zero()
     if zero is None or not _divides(evidence):
@@ -85,9 +90,7 @@ def _flushed_variance(evidence: Evidence) -> Judged:
 def _divides(evidence: Evidence) -> bool:
     if evidence.is_forward:
         return evidence.name in _DIVISIONS
-    return evidence.name in (*_DIVISIONS, "mul", "mul_") and any(
-        name in evidence.node for name in (*_ROOTS, *_QUOTIENTS)
-    )
+    return evidence.name in (*_DIVISIONS, "mul", "mul_") and evidence.node.startswith((*_ROOTS, *_QUOTIENTS))
 
 
 def _outside_domain(evidence: Evidence) -> Judged:
@@ -102,7 +105,7 @@ def _outside_domain(evidence: Evidence) -> Judged:
 
 def _derivative_at_zero(evidence: Evidence) -> Judged:
     """The backward pass of a root or a norm, at zero."""
-    if evidence.is_forward or not any(name in evidence.node for name in _ROOTS):
+    if evidence.is_forward or not evidence.node.startswith(_ROOTS):
         return None
     zero = evidence.with_zero()
     return None if zero is None else (causes.DERIVATIVE_AT_ZERO, zero)
@@ -111,8 +114,8 @@ def _derivative_at_zero(evidence: Evidence) -> Judged:
 def _zero(evidence: Evidence) -> Judged:
     """A logarithm of a zero, or a division by one."""
     name = evidence.name
-    quotient = evidence.name in _ENTROPIES or any(part in evidence.node for part in _QUOTIENTS)
-    if not (name in _LOGS or name in _DIVISIONS or name in _ENDS or (quotient and not evidence.is_forward)):
+    quotient = evidence.node.startswith(_QUOTIENTS) and not evidence.is_forward
+    if not (name in _LOGS or name in _DIVISIONS or name in _ENDS or quotient):
         return None
     operand = _end(evidence) if name in _ENDS else _divisor(evidence)
     if operand is None:
@@ -122,14 +125,20 @@ def _zero(evidence: Evidence) -> Judged:
 
 def _end(evidence: Evidence) -> Operand | None:
     ends = _ENDS[evidence.name]
-    at_end = evidence.operands[:1]
-    return next((x for x in at_end if x.values.low in ends or x.values.high in ends), None)
+    inputs = [x for x in evidence.operands if x.name in ("self", "input")]
+    return next((x for x in inputs if x.values.low in ends or x.values.high in ends), None)
 
 
 def _divisor(evidence: Evidence) -> Operand | None:
     """The operand that must not be zero: the last one of a quotient, the first of everything else."""
     order = reversed(evidence.operands) if evidence.name.startswith("div") else iter(evidence.operands)
     return next((operand for operand in order if operand.values.zeros), None)
+
+
+def _saturated_probability(evidence: Evidence) -> Judged:
+    """The gradient of a cross-entropy of a probability that is 0 or 1: divided by all but nothing."""
+    steep = next((operand for operand in evidence.operands if AT_END in operand.tags), None)
+    return None if steep is None else (causes.ZERO, steep)
 
 
 def _saturated_scale(evidence: Evidence) -> Judged:
@@ -149,6 +158,7 @@ RULES: tuple[Rule, ...] = (
     _outside_domain,
     _derivative_at_zero,
     _zero,
+    _saturated_probability,
     _saturated_scale,
     _overflow,
 )

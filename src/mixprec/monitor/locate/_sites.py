@@ -61,10 +61,10 @@ class Sites:
         """Where the running operation belongs."""
         if not is_in_backward() or torch.is_grad_enabled():
             return self._here()
-        node = torch._C._current_autograd_node()  # pyright: ignore[reportPrivateUsage]  # no public spelling
+        node: Any = torch._C._current_autograd_node()  # pyright: ignore[reportPrivateUsage]  # no public spelling
         origin = self._origins.of_running()
         name = "" if node is None else node.name()
-        if name == _CAST_NODE and node is not None:
+        if name == _CAST_NODE:
             origin = self._of_input(node) or origin
         if origin is None:
             return Place(self._outside, None, "backward", name)

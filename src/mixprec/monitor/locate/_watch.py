@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
 from ...nn import Conversion, uncompiled
-from ._evidence import FLUSHED, SPREAD, Evidence, Operand, has_masked_row
+from ._evidence import AT_END, FLUSHED, SPREAD, Evidence, Operand, has_masked_row
 from ._known import KnownTensors
 from ._lineage import Birth, Lineage
 from ._operations import Operation, operation_of, writes_infinity
@@ -26,6 +26,7 @@ _POINTWISE = (
     *("mul", "mul_", "add", "add_", "sub", "neg", "abs", "relu", "clamp", "clamp_min", "sqrt", "rsqrt", "square"),
     *("pow", "clone", "copy_", "_to_copy", "mean", "select_copy", "index_select", "sum", "cat"),
 )
+_PROBABILITY = "binary_cross_entropy_backward"
 #: Births whose operands are looked at closely; a pass that has gone bad makes thousands.
 _CLOSELY = 256
 
@@ -171,6 +172,8 @@ class FaultWatch(TorchDispatchMode):
             tags = tags.union(*(self.lineage.tags(itself) for _, _, itself in operands))
         if operation.name in _VARIANCES:
             tags |= {SPREAD}
+        if operation.name == _PROBABILITY and any(n == "self" and _is_at_end(x) for n, x, _ in operands):
+            tags |= {AT_END}
         if operands and _narrows(operation, operands[0][1], results) and _flushes(operands[0][1], results[0]):
             tags |= {FLUSHED}
         for x in results if tags else ():
@@ -201,6 +204,10 @@ def _narrows(operation: Operation, x: Tensor, results: list[Tensor]) -> bool:
     if operation.name in ("_to_copy", "copy_"):
         return results[0].dtype.itemsize < x.dtype.itemsize
     return operation.name.startswith("mixprec::")
+
+
+def _is_at_end(x: Tensor) -> bool:
+    return bool(((x == 0) | (x == 1)).any())
 
 
 def _flushes(x: Tensor, result: Tensor) -> bool:
