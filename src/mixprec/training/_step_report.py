@@ -45,9 +45,7 @@ class StepReport:
         """Of each loss's scale."""
         return {loss: self.scales.state(loss) for loss in self.scales.names}
 
-    def skipped(
-        self, verdict: Verdict, before: Mapping[str, ScaleState], step: int, located: tuple[str, str]
-    ) -> Event:
+    def skipped(self, verdict: Verdict, before: Mapping[str, ScaleState], step: int, located: tuple[str, str]) -> Event:
         """Why a step was skipped.
 
         Args:
