@@ -48,7 +48,7 @@ class _Values:
 
     @classmethod
     def of(cls, x: Tensor) -> _Values:
-        return cls(StorageWeakRef(x.untyped_storage()), x._version, x.storage_offset(), x.shape, x.stride())
+        return cls(StorageWeakRef(x.untyped_storage()), x._version, int(x.storage_offset()), x.shape, x.stride())
 
 
 class Gatherer:
