@@ -172,8 +172,6 @@ def test_two_operands_of_one_layer_are_mended_by_one_rule(tmp_path):
     casts = LayerPrecision.of(
         input=f"e4m3[tensor] {delayed}", weight="e4m3[tensor]", grad_output=f"e5m2[tensor] {delayed}"
     )
-        input=f"e4m3[tensor] {delayed}", weight="e4m3[tensor]", grad_output=f"e5m2[tensor] {delayed}"
-    )
     mine = Recipe(name="mine", compute_dtype="bf16", rules=(Rule(match="blocks.*", type="Linear", precision=casts),))
     path = folder(tmp_path, records, mine)
     findings = [d.finding for d in diagnose(path).findings if d.finding.name == "saturated"]
