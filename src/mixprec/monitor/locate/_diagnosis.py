@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -28,6 +29,7 @@ _FOLLOWING = (
 )
 #: What the arguments of torch's products are called.
 _NAMES = {"self": "input", "mat1": "input", "batch1": "input", "x": "input", "query": "input"}
+_UNSEEN = "a kernel that torch does not show"
 #: An input is taken for the cause of an overflow from this magnitude on.
 LARGE_INPUT = 1e4
 
@@ -131,8 +133,18 @@ def _of_source(birth: Birth, known: Circumstances) -> Fault:
         cause = causes.BAD_INPUT
     elif kind == "output":
         return _of_output_gradient(birth, known)
+    elif not kind:
+        return _of_unseen(birth, known)
     site = INPUT if kind == "input" else birth.site
     return _fault(known.step, site, name.rpartition(".")[2] if kind != "input" else name, values, values, cause)
+
+
+def _of_unseen(birth: Birth, known: Circumstances) -> Fault:
+    """What a kernel has made that torch's dispatcher does not see: a converted layer's casts into memory of its own."""
+    is_forward = birth.direction == "forward"
+    cause = causes.ACTIVATION_OVERFLOW if is_forward else causes.GRADIENT_OVERFLOW
+    fault = _fault(known.step, birth.site, "input" if is_forward else "grad_output", birth.values, birth.values, cause)
+    return replace(fault, operation=_UNSEEN, direction=birth.direction, limit=math.inf)
 
 
 def _of_output_gradient(birth: Birth, known: Circumstances) -> Fault:
