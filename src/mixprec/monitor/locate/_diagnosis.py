@@ -144,7 +144,7 @@ def _of_unseen(birth: Birth, known: Circumstances) -> Fault:
     is_forward = birth.direction == "forward"
     cause = causes.ACTIVATION_OVERFLOW if is_forward else causes.GRADIENT_OVERFLOW
     fault = _fault(known.step, birth.site, "input" if is_forward else "grad_output", birth.values, birth.values, cause)
-    return replace(fault, operation=_UNSEEN, direction=birth.direction, limit=math.inf)
+    return replace(fault, operation=_UNSEEN, direction=birth.direction)
 
 
 def _of_output_gradient(birth: Birth, known: Circumstances) -> Fault:
@@ -162,7 +162,9 @@ def _of_output_gradient(birth: Birth, known: Circumstances) -> Fault:
     if not too_high:
         detail = "the model's outputs are finite, and the loss gives them this gradient"
         return replace(fault, detail=detail)
-    return replace(fault, cause=causes.LOSS_SCALE, is_ordinary=known.looks_ordinary, detail=f"scale {known.scale:g}")
+    detail = f"outputs and loss are finite, and the gradient, times {known.scale:g}, is beyond fp16"
+    fault = replace(fault, cause=causes.LOSS_SCALE, limit=limit_of("fp16"), detail=detail)
+    return replace(fault, is_ordinary=known.looks_ordinary)
 
 
 def _fault(step: int, site: str, operand: str, result: Range | None, values: Range | None, cause: Cause) -> Fault:
@@ -177,7 +179,7 @@ def _fault(step: int, site: str, operand: str, result: Range | None, values: Ran
         shape=() if values is None else values.shape,
         low=0.0 if values is None else values.low,
         high=0.0 if values is None else values.high,
-        limit=limit_of(dtype),
+        limit=math.inf,
         cause=cause,
         step=step,
     )
@@ -187,8 +189,8 @@ def _of_operation(evidence: Evidence, known: Circumstances) -> Fault:
     cause, operand = judge(evidence)
     name, values = _operand_of(evidence, operand)
     fault = _fault(known.step, evidence.site, name, evidence.result, values, cause)
-    fault = replace(fault, operation=evidence.name, direction=evidence.direction)
-    return fault
+    limit = limit_of(evidence.result.dtype)
+    return replace(fault, operation=evidence.name, direction=evidence.direction, limit=limit)
 
 
 def _operand_of(evidence: Evidence, operand: Operand | None) -> tuple[str, Range | None]:
