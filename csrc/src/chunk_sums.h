@@ -28,9 +28,8 @@ MIXPREC_INLINE Terms<N> summed_column(const Term& term, int i) {
   }
 }
 
-// To sums[k * stride] of each k.
 template <int N, class Term>
-MIXPREC_INLINE void chunk_sums(const Term& term, double* sums, std::int64_t stride) {
+MIXPREC_INLINE void chunk_sums(const Term& term, double* sums) {
   alignas(64) double columns[N][kColumns];
   for (int i = 0; i < kColumns; ++i) {
     const Terms<N> sum = summed_column<1, N>(term, i);
@@ -39,7 +38,7 @@ MIXPREC_INLINE void chunk_sums(const Term& term, double* sums, std::int64_t stri
   for (int k = 0; k < N; ++k) {
     for (int half = kColumns / 2; half > 0; half /= 2)
       for (int i = 0; i < half; ++i) columns[k][i] += columns[k][i + half];
-    sums[k * stride] = columns[k][0];
+    sums[k] = columns[k][0];
   }
 }
 

@@ -175,7 +175,7 @@ struct StatisticsPass {
   const ProbeTask* probes;
   int count;
   std::int64_t chunks;
-  double* sums;  // [kTensorSums + count * kProbeSums][chunks]
+  double* sums;  // [chunks][kTensorSums + count * kProbeSums]
 };
 constexpr int kTensorSums = 2, kProbeSums = 5;
 

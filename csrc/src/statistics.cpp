@@ -44,7 +44,6 @@ class Scales {
 
   void find() {
     measure();
-    const ExactDenormals exact;
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
       const Probe& probe = probes_[i];
       if (probe.delayed && probe.amax != 0.0f) {
@@ -181,6 +180,7 @@ class Totals {
 void statistics(const Matrix& x, const Probe* probes, int count, std::int64_t* counts, double* numbers,
                 const Run& run) {
   const LevelKernels& kernels = kernels_for(run.level);
+  const ExactDenormals exact;
   if (x.rows * x.cols == 0) {
     std::fill_n(counts, 4 + 256 + 6 * count, std::int64_t{0});
     std::fill_n(numbers, 4 + 5 * count, 0.0);
@@ -199,7 +199,11 @@ void statistics(const Matrix& x, const Probe* probes, int count, std::int64_t* c
     kernels.statistics_chunks(pass, begin, end, totals.tensor(part), totals.probes(part));
   });
   totals.write(elements, counts, numbers);
-  for (int i = 0; i < sums; ++i) numbers[2 + i] = sum_by_halving(chunk_sums.data() + i * chunks, chunks);
+  std::vector<double> column(static_cast<std::size_t>(chunks));
+  for (int i = 0; i < sums; ++i) {
+    for (std::int64_t k = 0; k < chunks; ++k) column[static_cast<std::size_t>(k)] = chunk_sums[static_cast<std::size_t>(k * sums + i)];
+    numbers[2 + i] = sum_by_halving(column.data(), chunks);
+  }
 }
 
 }  // namespace mixprec

@@ -1,6 +1,8 @@
 // Statistics of a matrix and of casts of it, chunk by chunk: all that is read and made of one stays in the nearest cache.
 #pragma once
 
+#include <new>
+
 #include "chunk_sums.h"
 #include "level.h"
 #include "load.h"
@@ -11,6 +13,7 @@
 namespace {
 
 using mixprec::kProbeSums;
+using mixprec::kTensorSums;
 using mixprec::ProbeCounts;
 using mixprec::ProbeTask;
 using mixprec::StatisticsPass;
@@ -18,7 +21,8 @@ using mixprec::TensorCounts;
 
 // One chunk of the matrix, zeros after its end.
 struct Chunk {
-  alignas(64) float x[kChunk];
+  const float* x;
+  alignas(64) float room[kChunk];
   alignas(64) double magnitudes[kChunk];  // 0 where x is not finite
   std::int64_t start, n;
   std::int64_t nonzero;
@@ -64,32 +68,55 @@ class Histogram {
 MIXPREC_INLINE void load_chunk(const Matrix& x, std::int64_t index, Chunk& chunk) {
   chunk.start = index * kChunk;
   chunk.n = smaller(kChunk, x.rows * x.cols - chunk.start);
-  const float* from = load(x, chunk.start, chunk.n, chunk.x);
-  if (from != chunk.x) std::memcpy(chunk.x, from, static_cast<std::size_t>(chunk.n) * sizeof *chunk.x);
-  for (std::int64_t i = chunk.n; i < kChunk; ++i) chunk.x[i] = 0.0f;
+  chunk.x = load(x, chunk.start, chunk.n, chunk.room);
+  if (chunk.n == kChunk) return;
+  if (chunk.x != chunk.room) std::memcpy(chunk.room, chunk.x, static_cast<std::size_t>(chunk.n) * sizeof *chunk.room);
+  for (std::int64_t i = chunk.n; i < kChunk; ++i) chunk.room[i] = 0.0f;
+  chunk.x = chunk.room;
+}
+
+// What a loop without branches finds in a chunk: bits of its largest magnitude (a NaN's are above all), of its smallest
+// one less one, so that zero is above all, and how many are not zero.
+struct Range {
+  std::uint32_t largest, smallest_less_one;
+  std::int32_t nonzero;
+};
+
+MIXPREC_INLINE Range range_of(const float* MIXPREC_RESTRICT x) {
+  Range range{0, ~0u, 0};
+  for (int i = 0; i < kChunk; ++i) {
+    const std::uint32_t m = to_bits(x[i]) & kMagnitude, less = m - 1;
+    range.largest = m > range.largest ? m : range.largest;
+    range.smallest_less_one = less < range.smallest_less_one ? less : range.smallest_less_one;
+    range.nonzero += m != 0 ? 1 : 0;
+  }
+  return range;
+}
+
+// Of a chunk without its infinities and NaN, which are counted.
+MIXPREC_INLINE Range finite_range(const float* x, float* MIXPREC_RESTRICT finite, TensorCounts& counts) {
+  for (int i = 0; i < kChunk; ++i) {
+    const std::uint32_t m = to_bits(x[i]) & kMagnitude;
+    counts.nans += m > kInfinity ? 1 : 0;
+    counts.infinities += m == kInfinity ? 1 : 0;
+    finite[i] = m < kInfinity ? x[i] : 0.0f;
+  }
+  return range_of(finite);
 }
 
 // Counts a chunk of the matrix itself, whose padding is zeros.
-MIXPREC_INLINE void count_tensor(Chunk& chunk, TensorCounts& counts) {
-  std::uint32_t amax = 0, smallest = kInfinity - 1;  // the smallest less one, so that a zero is the largest of all
-  std::int32_t nonzero = 0, nans = 0, unbounded = 0;
-  for (int i = 0; i < kChunk; ++i) {
-    const std::uint32_t m = to_bits(chunk.x[i]) & kMagnitude;
-    const std::uint32_t finite = m < kInfinity ? m : 0u;
-    amax = finite > amax ? finite : amax;
-    smallest = finite - 1 < smallest ? finite - 1 : smallest;
-    nonzero += finite != 0 ? 1 : 0;
-    nans += m > kInfinity ? 1 : 0;
-    unbounded += m >= kInfinity ? 1 : 0;
-    chunk.magnitudes[i] = static_cast<double>(from_bits(finite));
-  }
-  chunk.nonzero = nonzero;
-  chunk.finite = unbounded == 0;
-  counts.zeros += chunk.n - nonzero - unbounded;
-  counts.nans += nans;
-  counts.infinities += unbounded - nans;
-  counts.amax = amax > counts.amax ? amax : counts.amax;
-  counts.smallest = smallest + 1 < counts.smallest ? smallest + 1 : counts.smallest;
+MIXPREC_INLINE void count_tensor(Chunk& chunk, float* room, TensorCounts& counts) {
+  const std::int64_t unbounded = counts.nans + counts.infinities;
+  Range range = range_of(chunk.x);
+  chunk.finite = range.largest < kInfinity;
+  if (!chunk.finite) range = finite_range(chunk.x, room, counts);
+  const float* MIXPREC_RESTRICT finite = chunk.finite ? chunk.x : room;
+  for (int i = 0; i < kChunk; ++i) chunk.magnitudes[i] = static_cast<double>(magnitude(finite[i]));
+  chunk.nonzero = range.nonzero;
+  counts.zeros += chunk.n - range.nonzero - (counts.nans + counts.infinities - unbounded);
+  counts.amax = range.largest > counts.amax ? range.largest : counts.amax;
+  const std::uint32_t smallest = range.smallest_less_one + 1;
+  counts.smallest = range.nonzero != 0 && smallest < counts.smallest ? smallest : counts.smallest;
 }
 
 // When an element is subnormal, and when it is saturated; of formats that are no tables in fp32, for there |v| and |y|
@@ -112,32 +139,24 @@ struct Shares {
   std::int32_t nonzero, small, saturated;  // small: below the smallest normal one, zeros among them
 };
 
-// Values and counts of a run: rounded elements times two factors.
+// Values and counts of a chunk: magnitudes of rounded elements times two factors.
 template <class Factor>
-MIXPREC_INLINE void count_run(const Limits& limits, const float* MIXPREC_RESTRICT x, const float* MIXPREC_RESTRICT q,
-                              std::int64_t n, const Factor& factor, float second, float* MIXPREC_RESTRICT values,
-                              Shares& shares) {
+MIXPREC_INLINE Shares count_shares(const Limits& limits, const float* MIXPREC_RESTRICT x,
+                                   const float* MIXPREC_RESTRICT q, const Factor& factor, float second,
+                                   float* MIXPREC_RESTRICT values) {
+  const std::uint32_t normal = limits.normal_bits, end = limits.end_bits;
+  const float steps = limits.steps;
   std::int32_t nonzero = 0, small = 0, saturated = 0;
-  for (std::int64_t i = 0; i < n; ++i) {
+  for (int i = 0; i < kChunk; ++i) {
     const std::uint32_t m = to_bits(q[i]) & kMagnitude;
     const float v = from_bits(m) * factor[i] * second;
+    const bool beyond = (magnitude(x[i]) - v) * steps > v;
     values[i] = v;
     nonzero += m != 0 ? 1 : 0;
-    small += m < limits.normal_bits ? 1 : 0;
-    saturated += (m == limits.end_bits) & ((magnitude(x[i]) - v) * limits.steps > v) ? 1 : 0;
+    small += m < normal ? 1 : 0;
+    saturated += (beyond & (m == end)) ? 1 : 0;
   }
-  shares.nonzero += nonzero;
-  shares.small += small;
-  shares.saturated += saturated;
-}
-
-template <int Width>
-MIXPREC_INLINE void count_blocks(const Limits& limits, const float* x, const float* q, std::int64_t n,
-                                 const float* factors, float second, float* values, Shares& shares) {
-  std::int64_t i = 0;
-  for (; i + Width <= n; i += Width)
-    count_run(limits, x + i, q + i, Width, Same{factors[i / Width]}, second, values + i, shares);
-  if (i < n) count_run(limits, x + i, q + i, n - i, Same{factors[i / Width]}, second, values + i, shares);
+  return {nonzero, small, saturated};
 }
 
 // Statistics of one cast.
@@ -149,21 +168,20 @@ class ProbeCounter {
       kernels_[spread] = row_kernel(task.grid, task.rounding, static_cast<Spread>(spread));
   }
 
-  // The chunk's sums go to sums[k * stride].
-  void count(const Chunk& chunk, ProbeCounts& counts, double* sums, std::int64_t stride, const double* tensor_sums) {
-    Shares shares{0, 0, 0};
-    round(chunk, shares);
+  // The chunk's sums go to `sums`; those of the tensor are given.
+  void count(const Chunk& chunk, ProbeCounts& counts, const double* tensor_sums, double* sums) {
+    round(chunk);
+    const Shares shares = task_.tiled ? count_with(chunk, Each{rounded_.factors}) : count_with(chunk, Same{*task_.factor});
     const float* MIXPREC_RESTRICT v = rounded_.values;
     const double* MIXPREC_RESTRICT y = chunk.magnitudes;
     const auto term = [v, y](int i) {
       const double d = static_cast<double>(v[i]) - y[i];
       return Terms<3>{{d * d, __builtin_fabs(d), d}};
     };
-    chunk_sums<3>(term, sums + 2 * stride, stride);
-    const bool lost = !(sums[3 * stride] <= 0x1.fffffffffffffp1023);
-    if (!chunk.finite || lost || task_.grid.table) return count_with_care(chunk, counts, sums, stride);
-    sums[0] = tensor_sums[0];
-    sums[stride] = tensor_sums[stride];
+    chunk_sums<3>(term, sums + kTensorSums);
+    const bool lost = !(sums[kTensorSums + 1] <= 0x1.fffffffffffffp1023);
+    if (!chunk.finite || lost || task_.grid.table) return count_with_care(chunk, counts, sums);
+    for (int k = 0; k < kTensorSums; ++k) sums[k] = tensor_sums[k];
     counts.nonzero += chunk.nonzero;
     counts.flushed += chunk.nonzero - shares.nonzero;
     counts.subnormal += shares.small - (kChunk - shares.nonzero);
@@ -171,37 +189,29 @@ class ProbeCounter {
   }
 
  private:
-  // Elements and magnitudes of values of a chunk; the padding becomes zeros.
-  void round(const Chunk& chunk, Shares& shares) {
+  template <class Factor>
+  MIXPREC_MEMBER Shares count_with(const Chunk& chunk, const Factor& factor) {
+    return count_shares(limits_, chunk.x, rounded_.elements, factor, task_.second_factor, rounded_.values);
+  }
+
+  // Elements of a chunk and, of tiles, their factors; zeros after its end.
+  void round(const Chunk& chunk) {
     const bool stochastic = task_.rounding == Rounding::stochastic;
-    const std::uint32_t* words =
-        stochastic ? philox_fill(philox_, chunk.start, chunk.n, rounded_.words) : nullptr;
+    const std::uint32_t* words = stochastic ? philox_fill(philox_, chunk.start, chunk.n, rounded_.words) : nullptr;
     Piece piece{chunk.start / task_.cols, chunk.start % task_.cols, 0};
     for (std::int64_t i = 0; i < chunk.n; i += piece.n, ++piece.r, piece.c = 0) {
       piece.n = smaller(task_.cols - piece.c, chunk.n - i);
-      round_piece(chunk.x + i, piece, stochastic ? words + i : nullptr, i, shares);
+      const Spread spread = piece_spread(task_, piece);
+      const float* quantize = piece_entries(task_, piece, spread, task_.quantize, rounded_.quantize);
+      kernels_[static_cast<int>(spread)](task_.grid, {chunk.x + i, rounded_.elements + i, piece.n, quantize,
+                                                      rounded_.ones, stochastic ? words + i : nullptr});
+      if (task_.tiled) spread_over(task_, piece, task_.factor, rounded_.factors + i);
     }
-    for (std::int64_t i = chunk.n; i < kChunk; ++i) rounded_.elements[i] = rounded_.values[i] = 0.0f;
-    shares.small += static_cast<std::int32_t>(kChunk - chunk.n);
-  }
-
-  void round_piece(const float* x, const Piece& piece, const std::uint32_t* words, std::int64_t i, Shares& shares) {
-    const Spread spread = piece_spread(task_, piece);
-    const float* quantize = piece_entries(task_, piece, spread, task_.quantize, rounded_.quantize);
-    const float* factor = piece_entries(task_, piece, spread, task_.factor, rounded_.factors);
-    float* q = rounded_.elements + i;
-    float* v = rounded_.values + i;
-    kernels_[static_cast<int>(spread)](task_.grid, {x, q, piece.n, quantize, rounded_.ones, words});
-    switch (spread) {
-      case Spread::all: return count_run(limits_, x, q, piece.n, Same{*factor}, task_.second_factor, v, shares);
-      case Spread::one: return count_run(limits_, x, q, piece.n, Each{factor}, task_.second_factor, v, shares);
-      case Spread::sixteen: return count_blocks<16>(limits_, x, q, piece.n, factor, task_.second_factor, v, shares);
-      default: return count_blocks<32>(limits_, x, q, piece.n, factor, task_.second_factor, v, shares);
-    }
+    for (std::int64_t i = chunk.n; i < kChunk; ++i) rounded_.elements[i] = rounded_.factors[i] = 0.0f;
   }
 
   // One element after the other: where some are not finite, before or after, and in tables.
-  void count_with_care(const Chunk& chunk, ProbeCounts& counts, double* sums, std::int64_t stride) {
+  void count_with_care(const Chunk& chunk, ProbeCounts& counts, double* sums) {
     alignas(64) double before[kChunk] = {}, after[kChunk] = {};
     for (std::int64_t i = 0; i < chunk.n; ++i) {
       const float y = magnitude(chunk.x[i]), v = rounded_.values[i], q = rounded_.elements[i];
@@ -220,7 +230,7 @@ class ProbeCounter {
       const double d = after[i] - before[i];
       return Terms<kProbeSums>{{before[i], before[i] * before[i], d * d, __builtin_fabs(d), d}};
     };
-    chunk_sums<kProbeSums>(term, sums, stride);
+    chunk_sums<kProbeSums>(term, sums);
   }
 
   bool beyond_the_end(float y, float q, float v) const {
@@ -242,25 +252,39 @@ class ProbeCounter {
   RowKernel kernels_[4];
 };
 
-// Constructed where it lies: a probe's counter is used again for every chunk.
+// One for each probe of a pass; they hold what is worked out once.
+class ProbeCounters {
+ public:
+  ProbeCounters(const StatisticsPass& pass, Rounded& rounded)
+      : counters_(static_cast<ProbeCounter*>(
+            ::operator new(static_cast<std::size_t>(pass.count) * sizeof(ProbeCounter)))) {
+    for (int p = 0; p < pass.count; ++p) new (counters_ + p) ProbeCounter(pass.probes[p], rounded);
+  }
+  ~ProbeCounters() { ::operator delete(counters_); }
+  ProbeCounters(const ProbeCounters&) = delete;
+  ProbeCounters& operator=(const ProbeCounters&) = delete;
+  ProbeCounter& operator[](int p) { return counters_[p]; }
+
+ private:
+  ProbeCounter* counters_;
+};
+
 void statistics_chunks(const StatisticsPass& pass, std::int64_t begin, std::int64_t end, TensorCounts& tensor,
                        ProbeCounts* probes) {
   Chunk chunk;
   Rounded rounded;
   Histogram histogram;
   for (float& one : rounded.ones) one = 1.0f;
+  ProbeCounters counters(pass, rounded);
   for (std::int64_t index = begin; index < end; ++index) {
     load_chunk(pass.x, index, chunk);
     histogram.add(chunk.x, chunk.n);
-    count_tensor(chunk, tensor);
+    count_tensor(chunk, rounded.values, tensor);
     const double* y = chunk.magnitudes;
-    double* sums = pass.sums + index;
-    chunk_sums<2>([y](int i) { return Terms<2>{{y[i], y[i] * y[i]}}; }, sums, pass.chunks);
-    for (int p = 0; p < pass.count; ++p) {
-      ProbeCounter counter(pass.probes[p], rounded);
-      double* own = sums + (mixprec::kTensorSums + p * kProbeSums) * pass.chunks;
-      counter.count(chunk, probes[p], own, pass.chunks, sums);
-    }
+    double* sums = pass.sums + index * (kTensorSums + pass.count * kProbeSums);
+    chunk_sums<kTensorSums>([y](int i) { return Terms<kTensorSums>{{y[i], y[i] * y[i]}}; }, sums);
+    for (int p = 0; p < pass.count; ++p)
+      counters[p].count(chunk, probes[p], sums, sums + kTensorSums + p * kProbeSums);
   }
   histogram.flush(tensor.exponents);
 }

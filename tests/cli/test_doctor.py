@@ -226,6 +226,7 @@ def test_a_step_is_replayed_from_its_workload(capsys, tmp_path):
     assert "random states: as recorded" in out
     assert "loss: nan, as recorded; skipped" in out
     assert "batch: the workload's, which is the recorded one" in out
+    assert "1. fault: bad input data" in out.partition("replay of step")[2]
     assert (run / "records.jsonl").read_bytes() == before
 
 

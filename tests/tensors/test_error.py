@@ -105,3 +105,9 @@ def _halved(chunk: list[float]) -> float:
         half = len(chunk) // 2
         chunk = [a + b for a, b in zip(chunk[:half], chunk[half:], strict=True)]
     return chunk[0]
+
+
+def test_an_overflow_is_an_infinite_error() -> None:
+    (row,) = error(torch.tensor([1.0, 7e4]), ["fp16"]).rows
+    assert row.mean_squared_error == math.inf
+    assert row.snr_db == -math.inf

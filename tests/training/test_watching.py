@@ -50,7 +50,7 @@ def build(watch, recipe="fp32", **options):
     torch.manual_seed(0)
     model = nn.Linear(2, 1, bias=False)
     nn.init.ones_(model.weight)
-    monitor = Monitoring(every=0, alarms=False, recorder_steps=0, watches=(watch,))
+    monitor = Monitoring(every=0, alarms=False, locate=False, recorder_steps=0, watches=(watch,))
     return prepare(model, torch.optim.SGD(model.parameters(), lr=0.25), recipe, monitor=monitor, **options)
 
 
@@ -85,7 +85,7 @@ def test_a_skipped_step_is_told_before_anything_is_given_back():
     norm = nn.BatchNorm1d(1)
     watch = Watch(lambda facts: (norm.running_mean.tolist(), facts.gradients["0.weight"].isfinite().all().item()))
     model = nn.Sequential(nn.Linear(2, 1), norm)
-    monitor = Monitoring(every=0, alarms=False, recorder_steps=0, watches=(watch,))
+    monitor = Monitoring(every=0, alarms=False, locate=False, recorder_steps=0, watches=(watch,))
     session = prepare(model, torch.optim.SGD(model.parameters(), lr=0.25), "fp32", monitor=monitor)
     result = session.step(model(torch.full((4, 2), math.inf)).mean())
     assert not result.applied

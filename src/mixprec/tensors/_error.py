@@ -108,10 +108,10 @@ def ratio_in_db(signal: float, noise: float) -> float:
     """A ratio in decibel: infinite without noise, NaN where a part is no number.
 
     Example:
-        >>> ratio_in_db(1.0, 0.01), ratio_in_db(0.0, 0.0), ratio_in_db(0.0, 1.0)
-        (20.0, inf, -inf)
+        >>> ratio_in_db(1.0, 0.01), ratio_in_db(0.0, 0.0), ratio_in_db(0.0, 1.0), ratio_in_db(1.0, math.inf)
+        (20.0, inf, -inf, -inf)
     """
-    if noise > 0.0 and signal > 0.0:
+    if noise > 0.0 and signal > 0.0 and signal / noise != 0.0:
         return 10.0 * math.log10(signal / noise)
     if noise == 0.0:
         return math.inf

@@ -126,20 +126,8 @@ def prepare(
         if existing is None:
             undo.callback(conversion.restore)
         folder = None if run is None else RunFolder(run, chosen, seed)
-        kept = _keep(optimizers, chosen, seed, undo)
-        if narrowed is not None:
-            for weights in kept.values():
-                narrowed.start(weights)
-            narrowed.forget()
-        watchable = Watchable(
-            model=model,
-            conversion=conversion,
-            kept=kept,
-            recipe=chosen,
-            seed=seed,
-            folder=folder,
-            clip_norm=clip_norm,
-        )
+        kept = _keep(optimizers, chosen, seed, narrowed, undo)
+        watchable = Watchable(model=model, conversion=conversion, kept=kept, recipe=chosen, seed=seed, folder=folder)
         watching = watching_of(watchable, monitoring)
         undo.callback(watching.close)
         settings = Settings(
@@ -166,13 +154,23 @@ def _narrow(model: nn.Module, recipe: Recipe, undo: ExitStack) -> NarrowedParame
     return narrowed
 
 
-def _keep(optimizers: Mapping[str, Optimizer], recipe: Recipe, seed: int, undo: ExitStack) -> dict[str, KeptWeights]:
+def _keep(
+    optimizers: Mapping[str, Optimizer],
+    recipe: Recipe,
+    seed: int,
+    narrowed: NarrowedParameters | None,
+    undo: ExitStack,
+) -> dict[str, KeptWeights]:
     """Decide how each optimizer's weights are kept; each draws bits of its own."""
     kept: dict[str, KeptWeights] = {}
     for i, (name, optimizer) in enumerate(optimizers.items()):
         kept[name] = keep_weights(optimizer, recipe.weights, moments=recipe.moments, seed=seed ^ i)
         undo.callback(kept[name].restore)
         kept[name].refuse_other_steps()
+    if narrowed is not None:
+        for weights in kept.values():
+            narrowed.start(weights)
+        narrowed.forget()
     return kept
 
 

@@ -32,7 +32,6 @@ class Watchable:
         recipe: of the session.
         seed: of the session.
         folder: of its run, or ``None``.
-        clip_norm: largest norm of its gradients, or ``None``.
         listeners: hear what watchers measure and find; a watcher adds itself, if it is to hear others.
     """
 
@@ -42,7 +41,6 @@ class Watchable:
     recipe: Recipe
     seed: int
     folder: RunFolder | None
-    clip_norm: float | None
     listeners: Listeners = field(init=False)
 
     def __post_init__(self) -> None:

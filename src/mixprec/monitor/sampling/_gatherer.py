@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 
 import torch
 from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from ... import kernels
 from ...kernels import RawStatistics
@@ -32,6 +33,24 @@ class Gathered:
     raw: RawStatistics
 
 
+@dataclass(frozen=True)
+class _Values:
+    """What tells the values of a tensor from all others of a step: what one module returns, the next one takes.
+
+    The reference to the memory is weak, and is no other memory's as long as it is held.
+    """
+
+    memory: StorageWeakRef
+    version: int
+    offset: int
+    shape: torch.Size
+    stride: tuple[int, ...]
+
+    @classmethod
+    def of(cls, x: Tensor) -> _Values:
+        return cls(StorageWeakRef(x.untyped_storage()), x._version, int(x.storage_offset()), x.shape, x.stride())
+
+
 class Gatherer:
     """Takes statistics of each tensor that it is shown, once a step for each site, role and cast: the first is told.
 
@@ -52,6 +71,7 @@ class Gatherer:
         self._wanted: dict[str, bool] = {}
         self._seen: set[tuple[str, str, str]] = set()
         self._gathered: list[Gathered] = []
+        self._known: dict[_Values, RawStatistics] = {}
         self.own_seconds, self.operands = 0.0, 0
 
     def wants(self, site: str) -> bool:
@@ -89,8 +109,12 @@ class Gatherer:
         if name is None or (site, role, name) in self._seen or not self.wants(site) or x.is_sparse or x.is_meta:
             return
         started = time.perf_counter()
-        what_if = [cast for cast in self._what_if if cast != name]
-        self._add((site, role, name), kernels.statistics(_as_matrix(x), what_if, random=_no_random()), started)
+        values = _Values.of(x)
+        raw = self._known.get(values)
+        if raw is None:
+            what_if = [cast for cast in self._what_if if cast != name]
+            raw = self._known[values] = kernels.statistics(_as_matrix(x), what_if, random=_no_random())
+        self._add((site, role, name), raw, started)
 
     def has(self, site: str, role: str) -> bool:
         """Whether a tensor of a site was told in this step under this role."""
@@ -99,6 +123,7 @@ class Gatherer:
     def forget(self) -> None:
         """The step is over, or dropped."""
         self._seen, self._gathered, self.operands = set(), [], 0
+        self._known = {}
 
     def take(self) -> list[Gathered]:
         """What was gathered, for ``read_gathered``; begins anew."""
