@@ -160,7 +160,8 @@ def test_every_kind_of_scale_tells_its_part(name, loss_scale, end):
 def test_a_bad_loss_is_named():
     session = build("bf16")
     result = session.step(loss_of(session) * math.nan)
-    assert result.reason.startswith("skipped: the loss is NaN; NaN in gradient of fc2.bias (and of 3 more)")
+    assert result.reason.startswith("skipped: the loss is NaN; NaN in <loss> (grad_output)")
+    assert result.skipped == {"optimizer": "NaN in gradient of fc2.bias (and of 3 more)"}
 
 
 def test_an_infinite_loss_with_finite_gradients_is_applied():
@@ -256,14 +257,9 @@ def test_events_are_a_tuple_of_the_last_thousand():
     session = build()
     for _ in range(3):
         session.step(loss_of(session) * math.inf)
-    assert [event.name for event in session.events[-2:]] == ["skipped", "skipped"]
     assert isinstance(session.events, tuple)
-    assert [event.name for event in session.events] == [
-        "skipped",
-        "loss fault",
-        "skipped",
-        "skipped",
-    ]  # one fault, told once
+    # One fault, told once.
+    assert [event.name for event in session.events] == ["skipped", "loss fault", "skipped", "skipped"]
     session._events.extend(session.events * 400)
     assert len(session.events) == 1000
 

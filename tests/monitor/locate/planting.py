@@ -78,7 +78,7 @@ def forward_overflow(subject: Subject, generator: torch.Generator) -> Planted:
 
     def effect(y: Tensor) -> Tensor:
         h = (y / (y.detach().abs().max() + 1e-6)).half() * 300.0
-        return (h * h).to(y.dtype)
+        return (h * h).half().to(y.dtype)  # a converted model multiplies wider
 
     plant_behind(subject, at, effect)
     return Planted(at, ("activation overflow",), needs_fp16=True)

@@ -11,7 +11,7 @@ from mixprec.specs import LossScale
 from .models import SUBJECTS
 
 
-def findings_of_run(subject_name: str, seed: int, steps: int = 6) -> tuple[int, list[mixprec.monitor.Finding]]:
+def findings_of_run(subject_name: str, seed: int, steps: int = 4) -> tuple[int, list[mixprec.monitor.Finding]]:
     """Skipped steps and what was found, of a run that starts with too high a scale, and grows it every second step."""
     subject = SUBJECTS[subject_name](seed)
     start = 2.0 ** (16 + 3 * (seed % 5))

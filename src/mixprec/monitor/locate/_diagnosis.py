@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -28,6 +29,7 @@ _FOLLOWING = (
 )
 #: What the arguments of torch's products are called.
 _NAMES = {"self": "input", "mat1": "input", "batch1": "input", "x": "input", "query": "input"}
+_UNSEEN = "a kernel that torch does not show"
 #: An input is taken for the cause of an overflow from this magnitude on.
 LARGE_INPUT = 1e4
 
@@ -131,8 +133,18 @@ def _of_source(birth: Birth, known: Circumstances) -> Fault:
         cause = causes.BAD_INPUT
     elif kind == "output":
         return _of_output_gradient(birth, known)
+    elif not kind:
+        return _of_unseen(birth, known)
     site = INPUT if kind == "input" else birth.site
     return _fault(known.step, site, name.rpartition(".")[2] if kind != "input" else name, values, values, cause)
+
+
+def _of_unseen(birth: Birth, known: Circumstances) -> Fault:
+    """What a kernel has made that torch's dispatcher does not see: a converted layer's casts into memory of its own."""
+    is_forward = birth.direction == "forward"
+    cause = causes.ACTIVATION_OVERFLOW if is_forward else causes.GRADIENT_OVERFLOW
+    fault = _fault(known.step, birth.site, "input" if is_forward else "grad_output", birth.values, birth.values, cause)
+    return replace(fault, operation=_UNSEEN, direction=birth.direction)
 
 
 def _of_output_gradient(birth: Birth, known: Circumstances) -> Fault:
@@ -150,7 +162,9 @@ def _of_output_gradient(birth: Birth, known: Circumstances) -> Fault:
     if not too_high:
         detail = "the model's outputs are finite, and the loss gives them this gradient"
         return replace(fault, detail=detail)
-    return replace(fault, cause=causes.LOSS_SCALE, is_ordinary=known.looks_ordinary, detail=f"scale {known.scale:g}")
+    detail = f"outputs and loss are finite, and the gradient, times {known.scale:g}, is beyond fp16"
+    fault = replace(fault, cause=causes.LOSS_SCALE, limit=limit_of("fp16"), detail=detail)
+    return replace(fault, is_ordinary=known.looks_ordinary)
 
 
 def _fault(step: int, site: str, operand: str, result: Range | None, values: Range | None, cause: Cause) -> Fault:
@@ -165,7 +179,7 @@ def _fault(step: int, site: str, operand: str, result: Range | None, values: Ran
         shape=() if values is None else values.shape,
         low=0.0 if values is None else values.low,
         high=0.0 if values is None else values.high,
-        limit=limit_of(dtype),
+        limit=math.inf,
         cause=cause,
         step=step,
     )
@@ -175,8 +189,8 @@ def _of_operation(evidence: Evidence, known: Circumstances) -> Fault:
     cause, operand = judge(evidence)
     name, values = _operand_of(evidence, operand)
     fault = _fault(known.step, evidence.site, name, evidence.result, values, cause)
-    fault = replace(fault, operation=evidence.name, direction=evidence.direction)
-    return fault
+    limit = limit_of(evidence.result.dtype)
+    return replace(fault, operation=evidence.name, direction=evidence.direction, limit=limit)
 
 
 def _operand_of(evidence: Evidence, operand: Operand | None) -> tuple[str, Range | None]:

@@ -24,8 +24,10 @@ class Birth:
         kind: ``"operation"``: made of finite operands, or NaN of infinities; ``"constant"``: the program wrote the
             infinity itself (a mask); ``"source"``: it was there before the watched part began.
         site: module path.
+        direction: ``"forward"`` or ``"backward"``.
         evidence: of an operation: what it did.
-        name: of a source: its name.
+        name: of a source: its kind and name; empty where it is not known: a kernel that torch's dispatcher does not see
+            has made it.
         values: of a source.
         parents: births whose values its operands held.
     """
@@ -33,6 +35,7 @@ class Birth:
     index: int
     kind: Literal["operation", "constant", "source"]
     site: str
+    direction: str = "forward"
     evidence: Evidence | None = None
     name: str = ""
     values: Range | None = None
@@ -43,7 +46,7 @@ class Birth:
         """Whether it may be meant: an infinity that was written, or a mask of -inf that was given."""
         if self.kind == "constant":
             return True
-        return self.kind == "source" and self.values is not None and self.values.only_minus_inf
+        return self.kind == "source" and self.name != "" and self.values is not None and self.values.only_minus_inf
 
     def root(self) -> Birth:
         """The first fault that led to this one: itself, unless an operand was bad already by no one's wish."""

@@ -45,7 +45,7 @@ class Locator:
         >>> locator = Locator(model)
         >>> model(torch.full((1, 2), torch.inf)).sum().backward()
         >>> print(locator.locate(step=0).reason)
-        inf in <input> (args[0]), fp32 limit 3.40282e+38
+        inf in <input> (args[0])
         >>> locator.close()
     """
 

@@ -78,7 +78,8 @@ class Replay:
             with watch:
                 outputs = self._forward(batch)
                 self._backward(batch, outputs, divisor)
-            bad = [p.grad for p in self._model.parameters() if p.grad is not None and _is_bad(p.grad)]
+            gradients = [_values(p.grad) for p in self._model.parameters() if p.grad is not None]
+            bad = [gradient for gradient in gradients if is_measured(gradient) and not is_finite(gradient)]
             return [x.detach() for x in outputs], bad
 
     def _forward(self, batch: MicroBatch) -> list[Tensor]:
@@ -97,9 +98,9 @@ class Replay:
                 torch.autograd.backward([outputs[i] for i in roots], values, retain_graph=len(batch.gradients) > 1)
 
 
-def _is_bad(gradient: Tensor) -> bool:
-    values = gradient.coalesce().values() if gradient.layout == torch.sparse_coo else gradient
-    return is_measured(values) and not is_finite(values)
+def _values(gradient: Tensor) -> Tensor:
+    """The elements of a gradient; of a sparse one those that its backward pass gave."""
+    return gradient._values() if gradient.layout == torch.sparse_coo else gradient
 
 
 def is_sharded(model: nn.Module) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 from ...formats import get_format
 from ...nn import SeenOperand
 from ...specs import Cast, parse_cast
-from ._lineage import Birth, Lineage
+from ._lineage import Birth
 from ._range import Range, is_finite, is_measured, range_of
 
 
@@ -39,10 +39,18 @@ class Saturation:
 
 
 class Roles:
-    """Remembers the operands of the product that runs, and casts that saturate; an ``OperandWatch``."""
+    """Remembers the operands of the product that runs, and casts that saturate; an ``OperandWatch``.
 
-    def __init__(self, lineage: Lineage) -> None:
-        self._lineage = lineage
+    Args:
+        origins: gives the births of a bad operand.
+
+    Attributes:
+        bad: births of the bad operands that a site was given: its casts may bring them into memory of its own unseen.
+    """
+
+    def __init__(self, origins: Callable[[Tensor], frozenset[Birth]]) -> None:
+        self._origins = origins
+        self.bad: dict[str, frozenset[Birth]] = {}
         self._site, self._seen = "", dict[str, Tensor]()
         self.saturations: list[Saturation] = []
 
@@ -53,7 +61,10 @@ class Roles:
         self._seen[seen.role] = seen.x
         if is_measured(seen.x):
             with torch._C.DisableTorchFunction():  # pyright: ignore[reportPrivateUsage]  # no mode is to see this
-                self._note_saturation(seen)
+                births = frozenset[Birth]() if is_finite(seen.x) else self._origins(seen.x)
+                if births:
+                    self.bad[seen.site] = self.bad.get(seen.site, frozenset()) | births
+                self._note_saturation(seen, births)
 
     def at(self, site: str) -> Mapping[str, Range]:
         """The operands of the product of a site, if it is the one that runs, by role."""
@@ -61,15 +72,12 @@ class Roles:
             return {}
         return {role: range_of(x) for role, x in self._seen.items() if is_measured(x)}
 
-    def _note_saturation(self, seen: SeenOperand) -> None:
+    def _note_saturation(self, seen: SeenOperand, births: frozenset[Birth]) -> None:
         cast = _CASTS.get(seen.cast) if seen.cast in _CASTS else parse_cast(seen.cast)
         if cast is None or cast.overflow != "saturate":
             return
-        births = frozenset[Birth]()
-        if not is_finite(seen.x):
-            births = self._lineage.of(seen.x)
-            if not births or not (cast.granularity.kind == "none" or seen.amax is not None):
-                return  # a NaN or infinity makes everything NaN that shares its scale
+        if births and cast.granularity.kind != "none" and seen.amax is None:
+            return  # a NaN or infinity makes everything NaN that shares its scale
         limit = get_format(cast.element).max_value
         if seen.amax is not None:
             limit = float(seen.amax)

@@ -51,7 +51,7 @@ class FaultWatch(TorchDispatchMode):
     def __init__(self, model: nn.Module, conversion: Conversion | None, known: KnownTensors, *, is_whole: bool) -> None:
         super().__init__()
         self.lineage, self.known = Lineage(), known
-        self.roles = Roles(self.lineage)
+        self.roles = Roles(lambda x: self._origins(x, x))
         self._sites = Sites(model, is_whole=is_whole)
         self._conversion = conversion
         self._operations: dict[Any, Operation] = {}
@@ -116,7 +116,7 @@ class FaultWatch(TorchDispatchMode):
 
     def _bear(self, kind: Any, place: Place, evidence: Evidence | None, parents: frozenset[Birth]) -> frozenset[Birth]:
         index = len(self.lineage.all)
-        return self.lineage.bear(Birth(index, kind, place.site, evidence=evidence, parents=parents))
+        return self.lineage.bear(Birth(index, kind, place.site, place.direction, evidence, parents=parents))
 
     def _origins(self, x: Tensor, itself: Tensor) -> frozenset[Birth]:
         """The births of a bad operand; one that was there before is a birth of its own."""
@@ -125,8 +125,11 @@ class FaultWatch(TorchDispatchMode):
             return births
         known = self.known.of(itself)
         place = self._sites.now()
+        if known is None and place.site in self.roles.bad:
+            return self.roles.bad[place.site]
         site, name = (place.site, "") if known is None else (known.site, f"{known.kind} {known.name}")
-        birth = Birth(len(self.lineage.all), "source", site, name=name, values=range_of(x))
+        index, values = len(self.lineage.all), range_of(x)
+        birth = Birth(index, "source", site, place.direction, name=name, values=values)
         births = self.lineage.bear(birth)
         self.lineage.put(itself, births)
         return births
