@@ -160,7 +160,7 @@ def test_every_kind_of_scale_tells_its_part(name, loss_scale, end):
 def test_a_bad_loss_is_named():
     session = build("bf16")
     result = session.step(loss_of(session) * math.nan)
-    assert result.reason.startswith("skipped: the loss is NaN; NaN in <loss> (grad_output)")
+    assert result.reason.startswith("skipped: the loss is NaN; NaN in gradient of fc2.bias (and of 3 more)")
     assert result.skipped == {"optimizer": "NaN in gradient of fc2.bias (and of 3 more)"}
 
 
