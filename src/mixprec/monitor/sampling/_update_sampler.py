@@ -84,7 +84,9 @@ class UpdateSampler:
         found: list[Compared] = []
         for name, one in before.items():
             param = facts.parameters[name]
-            numbers = _compared(one, _local(self._value(param)))
+            # A weight of 32 bits is its own full value: it is read where it lies.
+            after = param.detach() if param.dtype.itemsize >= 4 else self._value(param)
+            numbers = _compared(one, _local(after))
             found.append(Compared(name, SHORT_NAMES[param.dtype], facts.norms.get(name, 0.0), numbers))
         self.own_seconds += time.perf_counter() - started
         return found
@@ -114,11 +116,10 @@ def read_updates(found: Sequence[Compared], *, recipe: str, seed: int, step: int
 
 
 def _compared(before: _Before, after: Tensor) -> Tensor:
-    stays = after == before.value
-    lost = (stays & before.has_gradient).count_nonzero()
-    update = after.sub_(before.value)  # fresh, as the full value of a parameter is
-    norms = [torch.linalg.vector_norm(t) for t in (before.value, update)]
-    return torch.stack([*(n.double() for n in norms), lost.double(), before.has_gradient.count_nonzero().double()])
+    weight = torch.linalg.vector_norm(before.value)
+    lost = ((after == before.value) & before.has_gradient).count_nonzero()
+    update = torch.linalg.vector_norm(before.value.sub_(after))  # fresh, and not needed any more
+    return torch.stack([n.double() for n in (weight, update, lost, before.has_gradient.count_nonzero())])
 
 
 def _on_the_host(rows: list[Tensor]) -> list[list[float]]:
