@@ -1,6 +1,7 @@
 // Sums over a chunk of 1,024 places in fp64, by halving: a[i] + a[i + 512], and so on; several sums at once.
 #pragma once
 
+#include "lanes.h"
 #include "level.h"
 
 namespace {
@@ -10,20 +11,21 @@ using mixprec::kChunk;
 constexpr int kColumns = 64;  // of a chunk as a matrix, whose columns are summed first
 constexpr int kDepth = kChunk / kColumns;
 
+// What a place, or several in a row, adds to each of N sums.
 template <int N>
 struct Terms {
-  double values[N];
+  LaneDoubles of[N];
 };
 
-// What halving a column leaves at its first place when `Length` places are left. term(i): what place i adds.
+// What halving columns leaves at their first places when `Length` places are left. term(i): of place i and the next.
 template <int Length, int N, class Term>
-MIXPREC_INLINE Terms<N> summed_column(const Term& term, int i) {
+MIXPREC_INLINE Terms<N> summed_columns(const Term& term, int i) {
   if constexpr (Length == kDepth) {
     return term(i);
   } else {
-    Terms<N> sum = summed_column<2 * Length, N>(term, i);
-    const Terms<N> other = summed_column<2 * Length, N>(term, i + Length * kColumns);
-    for (int k = 0; k < N; ++k) sum.values[k] += other.values[k];
+    Terms<N> sum = summed_columns<2 * Length, N>(term, i);
+    const Terms<N> other = summed_columns<2 * Length, N>(term, i + Length * kColumns);
+    for (int k = 0; k < N; ++k) sum.of[k] += other.of[k];
     return sum;
   }
 }
@@ -31,9 +33,9 @@ MIXPREC_INLINE Terms<N> summed_column(const Term& term, int i) {
 template <int N, class Term>
 MIXPREC_INLINE void chunk_sums(const Term& term, double* sums) {
   alignas(64) double columns[N][kColumns];
-  for (int i = 0; i < kColumns; ++i) {
-    const Terms<N> sum = summed_column<1, N>(term, i);
-    for (int k = 0; k < N; ++k) columns[k][i] = sum.values[k];
+  for (int i = 0; i < kColumns; i += kDoubles) {
+    const Terms<N> sum = summed_columns<1, N>(term, i);
+    for (int k = 0; k < N; ++k) store_lanes(sum.of[k], columns[k] + i);
   }
   for (int k = 0; k < N; ++k) {
     for (int half = kColumns / 2; half > 0; half /= 2)

@@ -155,6 +155,10 @@ struct StepTask {
   int moments;
 };
 
+// Whether a finite result can stand for something more than half a step beyond the format's end, and how that is known:
+// from the scaled element alone, where scaling is exact, or from what it stands for.
+enum class Saturation { never, by_scaled, by_value };
+
 // One cast that statistics are taken of, whose scales are known.
 struct ProbeTask {
   Grid grid;
@@ -166,6 +170,7 @@ struct ProbeTask {
   const float* quantize;                // one, or one per tile
   const float* factor;                  // likewise: the first of two factors of the rounded elements
   float second_factor;
+  Saturation saturation;
   bool lost_saturates;                  // whether a finite element without a finite result counts as saturated
 };
 

@@ -25,6 +25,23 @@ bool measures_alike(const Task& a, const Task& b) {
   return a.source.cols == b.source.cols && a.tile_rows == b.tile_rows && a.tile_cols == b.tile_cols;
 }
 
+// Nothing saturates where rounding to nearest overflows instead, nor under an fp32 scale that brings the largest
+// magnitude to the end or less, but for a few last places.
+Saturation saturation_of(const Probe& probe, const Task& task) {
+  constexpr int kMostBits = 16;  // of a mantissa whose half step is many last places of fp32
+  const Cast& cast = probe.cast;
+  const bool nearest = task.rounding == Rounding::nearest_even;
+  if (task.grid.table) return Saturation::by_value;
+  if (task.scaling.in_carrier) {
+    const bool exact = nearest && cast.scale == ScaleKind::power && cast.prescale == 1.0f;
+    return exact && task.grid.overflow == task.grid.max_value ? Saturation::by_scaled : Saturation::by_value;
+  }
+  if (!(task.grid.overflow == task.grid.max_value) && nearest) return Saturation::never;
+  const bool own = cast.scale == ScaleKind::fp32 && !(probe.delayed && probe.amax != 0.0f);
+  const bool fits = cast.target <= static_cast<double>(task.grid.max_value) && task.grid.mantissa_bits <= kMostBits;
+  return own && fits ? Saturation::never : Saturation::by_value;
+}
+
 // The scales of several casts of one matrix.
 class Scales {
  public:
@@ -70,6 +87,7 @@ class Scales {
     probe.quantize = task.tiled ? task.kept_scales[0] : &task.quantize;
     probe.factor = in_carrier ? task.kept_scales[1] : task.out.outer;
     probe.second_factor = in_carrier ? *task.out.outer : 1.0f;
+    probe.saturation = saturation_of(probes_[i], task);
     probe.lost_saturates = probes_[i].cast.granularity == Granularity::none || probes_[i].delayed;
     return probe;
   }

@@ -5,9 +5,10 @@
 
 #include "chunk_sums.h"
 #include "level.h"
+#include "limits.h"
 #include "load.h"
 #include "philox.h"
-#include "row_kernels.h"
+#include "probe_kernels.h"
 #include "tile_entries.h"
 
 namespace {
@@ -62,7 +63,9 @@ class Histogram {
 
  private:
   static constexpr int kPlaces = 8;
-  std::uint32_t counts_[kPlaces][256] = {};
+  // Not a power of two apart: places 4 KiB apart are mistaken for each other until their addresses are compared whole.
+  static constexpr int kRow = 256 + 16;
+  std::uint32_t counts_[kPlaces][kRow] = {};
 };
 
 MIXPREC_INLINE void load_chunk(const Matrix& x, std::int64_t index, Chunk& chunk) {
@@ -110,8 +113,8 @@ MIXPREC_INLINE void count_tensor(Chunk& chunk, float* room, TensorCounts& counts
   Range range = range_of(chunk.x);
   chunk.finite = range.largest < kInfinity;
   if (!chunk.finite) range = finite_range(chunk.x, room, counts);
-  const float* MIXPREC_RESTRICT finite = chunk.finite ? chunk.x : room;
-  for (int i = 0; i < kChunk; ++i) chunk.magnitudes[i] = static_cast<double>(magnitude(finite[i]));
+  const float* finite = chunk.finite ? chunk.x : room;
+  for (int i = 0; i < kChunk; i += kDoubles) store_lanes(absolute(widen_lanes(finite + i)), chunk.magnitudes + i);
   chunk.nonzero = range.nonzero;
   counts.zeros += chunk.n - range.nonzero - (counts.nans + counts.infinities - unbounded);
   counts.amax = range.largest > counts.amax ? range.largest : counts.amax;
@@ -119,68 +122,35 @@ MIXPREC_INLINE void count_tensor(Chunk& chunk, float* room, TensorCounts& counts
   counts.smallest = range.nonzero != 0 && smallest < counts.smallest ? smallest : counts.smallest;
 }
 
-// When an element is subnormal, and when it is saturated; of formats that are no tables in fp32, for there |v| and |y|
-// are near each other or far from the limit: with |y| - |v| exact, or so large that its rounding decides nothing.
-struct Limits {
-  std::uint32_t normal_bits;  // smallest normal magnitude; 1: there are no subnormals
-  std::uint32_t end_bits;
-  float steps;  // how many half steps the end is
-
-  explicit Limits(const Grid& grid)
-      : normal_bits(1), end_bits(to_bits(grid.max_value)), steps(0.0f) {
-    if (grid.table) return;
-    if (!grid.integer) normal_bits = to_bits(static_cast<float>(power_of_two<double>(grid.min_exponent)));
-    const int half_step = grid.max_exponent - grid.mantissa_bits - 1;
-    steps = static_cast<float>(static_cast<double>(grid.max_value) * power_of_two<double>(-half_step));
-  }
-};
-
-struct Shares {
-  std::int32_t nonzero, small, saturated;  // small: below the smallest normal one, zeros among them
-};
-
-// Values and counts of a chunk: magnitudes of rounded elements times two factors.
-template <class Factor>
-MIXPREC_INLINE Shares count_shares(const Limits& limits, const float* MIXPREC_RESTRICT x,
-                                   const float* MIXPREC_RESTRICT q, const Factor& factor, float second,
-                                   float* MIXPREC_RESTRICT values) {
-  const std::uint32_t normal = limits.normal_bits, end = limits.end_bits;
-  const float steps = limits.steps;
-  std::int32_t nonzero = 0, small = 0, saturated = 0;
-  for (int i = 0; i < kChunk; ++i) {
-    const std::uint32_t m = to_bits(q[i]) & kMagnitude;
-    const float v = from_bits(m) * factor[i] * second;
-    const bool beyond = (magnitude(x[i]) - v) * steps > v;
-    values[i] = v;
-    nonzero += m != 0 ? 1 : 0;
-    small += m < normal ? 1 : 0;
-    saturated += (beyond & (m == end)) ? 1 : 0;
-  }
-  return {nonzero, small, saturated};
-}
-
 // Statistics of one cast.
 class ProbeCounter {
  public:
   ProbeCounter(const ProbeTask& task, Rounded& rounded)
       : task_(task), limits_(task.grid), philox_(task.random), rounded_(rounded) {
-    for (int spread = 0; spread < 4; ++spread)
-      kernels_[spread] = row_kernel(task.grid, task.rounding, static_cast<Spread>(spread));
+    for (int i = 0; i < 4; ++i) {
+      const auto spread = static_cast<Spread>(i);
+      kernels_[i] = row_kernel(task.grid, task.rounding, spread);
+      probe_kernels_[i] = probe_kernel(task.grid, task.rounding, task.saturation, spread);
+    }
   }
 
   // The chunk's sums go to `sums`; those of the tensor are given.
   void count(const Chunk& chunk, ProbeCounts& counts, const double* tensor_sums, double* sums) {
-    round(chunk);
-    const Shares shares = task_.tiled ? count_with(chunk, Each{rounded_.factors}) : count_with(chunk, Same{*task_.factor});
-    const float* MIXPREC_RESTRICT v = rounded_.values;
-    const double* MIXPREC_RESTRICT y = chunk.magnitudes;
+    const bool at_once = probe_kernels_[0] && chunk.n == kChunk &&
+                         (task_.cols % 32 == 0 || chunk.start % task_.cols + kChunk <= task_.cols);
+    const Shares shares = at_once ? probe(chunk) : round_and_count(chunk);
+    const float* v = rounded_.values;
+    const double* y = chunk.magnitudes;
     const auto term = [v, y](int i) {
-      const double d = static_cast<double>(v[i]) - y[i];
-      return Terms<3>{{d * d, __builtin_fabs(d), d}};
+      const LaneDoubles d = widen_lanes(v + i) - load_lanes(y + i);
+      return Terms<3>{{d * d, absolute(d), d}};
     };
     chunk_sums<3>(term, sums + kTensorSums);
     const bool lost = !(sums[kTensorSums + 1] <= 0x1.fffffffffffffp1023);
-    if (!chunk.finite || lost || task_.grid.table) return count_with_care(chunk, counts, sums);
+    if (!chunk.finite || lost || task_.grid.table) {
+      if (at_once) round_and_count(chunk);
+      return count_with_care(chunk, counts, sums);
+    }
     for (int k = 0; k < kTensorSums; ++k) sums[k] = tensor_sums[k];
     counts.nonzero += chunk.nonzero;
     counts.flushed += chunk.nonzero - shares.nonzero;
@@ -189,24 +159,57 @@ class ProbeCounter {
   }
 
  private:
+  // body(piece, i): the pieces of rows that a chunk has, and where in it they begin.
+  template <class Body>
+  MIXPREC_MEMBER void for_pieces(const Chunk& chunk, const Body& body) const {
+    Piece piece{chunk.start / task_.cols, chunk.start % task_.cols, 0};
+    for (std::int64_t i = 0; i < chunk.n; i += piece.n, ++piece.r, piece.c = 0) {
+      piece.n = smaller(task_.cols - piece.c, chunk.n - i);
+      body(piece, i);
+    }
+  }
+
+  // Values of a whole chunk, without its elements.
+  Shares probe(const Chunk& chunk) {
+    Shares all{0, 0, 0};
+    for_pieces(chunk, [&](const Piece& piece, std::int64_t i) {
+      const Spread spread = piece_spread(task_, piece);
+      const float* quantize = piece_entries(task_, piece, spread, task_.quantize, rounded_.quantize);
+      const float* factor = piece_entries(task_, piece, spread, task_.factor, rounded_.factors);
+      const Shares shares =
+          probe_kernels_[static_cast<int>(spread)](task_.grid, limits_, {chunk.x + i, rounded_.values + i, piece.n,
+                                                                         quantize, factor, task_.second_factor});
+      all = {all.nonzero + shares.nonzero, all.small + shares.small, all.saturated + shares.saturated};
+    });
+    return all;
+  }
+
+  // Elements and values of a chunk.
+  Shares round_and_count(const Chunk& chunk) {
+    round(chunk);
+    if (task_.tiled) return count_with(chunk, Each{rounded_.factors});
+    return count_with(chunk, Same{*task_.factor});
+  }
+
   template <class Factor>
   MIXPREC_MEMBER Shares count_with(const Chunk& chunk, const Factor& factor) {
-    return count_shares(limits_, chunk.x, rounded_.elements, factor, task_.second_factor, rounded_.values);
+    const float *x = chunk.x, *q = rounded_.elements;
+    if (task_.saturation != Saturation::never)
+      return count_shares<true>(limits_, x, q, kChunk, factor, task_.second_factor, rounded_.values);
+    return count_shares<false>(limits_, x, q, kChunk, factor, task_.second_factor, rounded_.values);
   }
 
   // Elements of a chunk and, of tiles, their factors; zeros after its end.
   void round(const Chunk& chunk) {
     const bool stochastic = task_.rounding == Rounding::stochastic;
     const std::uint32_t* words = stochastic ? philox_fill(philox_, chunk.start, chunk.n, rounded_.words) : nullptr;
-    Piece piece{chunk.start / task_.cols, chunk.start % task_.cols, 0};
-    for (std::int64_t i = 0; i < chunk.n; i += piece.n, ++piece.r, piece.c = 0) {
-      piece.n = smaller(task_.cols - piece.c, chunk.n - i);
+    for_pieces(chunk, [&](const Piece& piece, std::int64_t i) {
       const Spread spread = piece_spread(task_, piece);
       const float* quantize = piece_entries(task_, piece, spread, task_.quantize, rounded_.quantize);
       kernels_[static_cast<int>(spread)](task_.grid, {chunk.x + i, rounded_.elements + i, piece.n, quantize,
                                                       rounded_.ones, stochastic ? words + i : nullptr});
       if (task_.tiled) spread_over(task_, piece, task_.factor, rounded_.factors + i);
-    }
+    });
     for (std::int64_t i = chunk.n; i < kChunk; ++i) rounded_.elements[i] = rounded_.factors[i] = 0.0f;
   }
 
@@ -227,8 +230,8 @@ class ProbeCounter {
       after[i] = static_cast<double>(v);
     }
     const auto term = [&](int i) {
-      const double d = after[i] - before[i];
-      return Terms<kProbeSums>{{before[i], before[i] * before[i], d * d, __builtin_fabs(d), d}};
+      const LaneDoubles y = load_lanes(before + i), d = load_lanes(after + i) - y;
+      return Terms<kProbeSums>{{y, y * y, d * d, absolute(d), d}};
     };
     chunk_sums<kProbeSums>(term, sums);
   }
@@ -250,6 +253,7 @@ class ProbeCounter {
   Philox philox_;
   Rounded& rounded_;
   RowKernel kernels_[4];
+  ProbeKernel probe_kernels_[4];
 };
 
 // One for each probe of a pass; they hold what is worked out once.
@@ -282,7 +286,11 @@ void statistics_chunks(const StatisticsPass& pass, std::int64_t begin, std::int6
     count_tensor(chunk, rounded.values, tensor);
     const double* y = chunk.magnitudes;
     double* sums = pass.sums + index * (kTensorSums + pass.count * kProbeSums);
-    chunk_sums<kTensorSums>([y](int i) { return Terms<kTensorSums>{{y[i], y[i] * y[i]}}; }, sums);
+    const auto term = [y](int i) {
+      const LaneDoubles magnitudes = load_lanes(y + i);
+      return Terms<kTensorSums>{{magnitudes, magnitudes * magnitudes}};
+    };
+    chunk_sums<kTensorSums>(term, sums);
     for (int p = 0; p < pass.count; ++p)
       counters[p].count(chunk, probes[p], sums, sums + kTensorSums + p * kProbeSums);
   }
