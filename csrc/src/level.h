@@ -167,7 +167,9 @@ struct ProbeTask {
   bool tiled;                           // whether tiles have scales; otherwise one holds for all elements
   std::int64_t cols;                    // of the matrix, or of its elements in a row
   std::int64_t tile_rows, tile_cols;
-  const float* quantize;                // one, or one per tile
+  const std::uint32_t* tile_amax;       // null, or magnitude bits of tiles, whose scales `scaling` makes when needed
+  Scaling scaling;
+  const float* quantize;                // otherwise: one, or one per tile
   const float* factor;                  // likewise: the first of two factors of the rounded elements
   float second_factor;
   Saturation saturation;

@@ -8,7 +8,7 @@ namespace {
 
 using mixprec::Saturation;
 
-// x: n elements, whole vectors and blocks; quantize, factor: what magnitudes are multiplied by before and after;
+// x: n magnitudes, whole vectors and blocks; quantize, factor: what magnitudes are multiplied by before and after;
 // second_factor: of all. values: magnitudes.
 struct ProbeRun {
   const float* x;
@@ -44,7 +44,7 @@ class ProbeLanes {
         saturated_{} {}
 
   MIXPREC_MEMBER void add(const float* x, LaneFloats quantize, LaneFloats factor, float* values) {
-    const LaneFloats y = as_floats(as_bits(load_lanes(x)) & all_lanes(kMagnitude)), scaled = y * quantize;
+    const LaneFloats y = load_lanes(x), scaled = y * quantize;
     const LaneFloats q = rounder_.magnitude_lanes(as_bits(scaled), LaneBits{});
     LaneFloats v = q * factor;
     if constexpr (S == Saturation::by_value) v *= second_factor_;  // which is 1 under the scales of the others

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "chunk_sums.h"
+#include "exponents.h"
 #include "level.h"
 #include "limits.h"
 #include "load.h"
@@ -22,9 +23,10 @@ using mixprec::TensorCounts;
 
 // One chunk of the matrix, zeros after its end.
 struct Chunk {
-  const float* x;
   alignas(64) float room[kChunk];
-  alignas(64) double magnitudes[kChunk];  // 0 where x is not finite
+  alignas(64) float absolute[kChunk];     // 0 where x is not finite
+  alignas(64) double magnitudes[kChunk];  // likewise
+  const float* x;
   std::int64_t start, n;
   std::int64_t nonzero;
   bool finite;
@@ -35,38 +37,27 @@ struct Rounded {
   alignas(64) float elements[kChunk];
   alignas(64) float values[kChunk];  // magnitudes
   alignas(64) float ones[kChunk];
-  alignas(64) float quantize[kChunk];
   alignas(64) float factors[kChunk];
+  TileRoom tiles;
   alignas(64) std::uint32_t words[kChunk + 2 * kGroup];
+};
+
+// Memory of one thread. What is read from a place that lies a multiple of 4 KiB, and little more, behind one just written
+// waits for the writing: the gap keeps values away from the magnitudes that they are made of.
+struct Workspace {
+  Chunk chunk;
+  alignas(64) unsigned char gap[2048];
+  Rounded rounded;
 };
 
 MIXPREC_INLINE float magnitude(float x) { return from_bits(to_bits(x) & kMagnitude); }
 
-// Counts of exponents, in several places each: neighbours mostly have the same, and a count that was just written is
-// slow to read.
-class Histogram {
- public:
-  void add(const float* x, std::int64_t n) {
-    std::int64_t i = 0;
-    for (; i + kPlaces <= n; i += kPlaces)
-      for (int k = 0; k < kPlaces; ++k) ++counts_[k][to_bits(x[i + k]) >> 23 & 255u];
-    for (; i < n; ++i) ++counts_[0][to_bits(x[i]) >> 23 & 255u];
-  }
-
-  void flush(std::int64_t* totals) {
-    for (int e = 0; e < 256; ++e)
-      for (auto& counts : counts_) {
-        totals[e] += counts[e];
-        counts[e] = 0;
-      }
-  }
-
- private:
-  static constexpr int kPlaces = 8;
-  // Not a power of two apart: places 4 KiB apart are mistaken for each other until their addresses are compared whole.
-  static constexpr int kRow = 256 + 16;
-  std::uint32_t counts_[kPlaces][kRow] = {};
-};
+// Asks memory for the chunk after the next: the processor's own prefetchers stop at the end of a page.
+MIXPREC_INLINE void fetch_ahead(const Matrix& x, std::int64_t index) {
+  const std::int64_t bytes = kChunk * dtype_size(x.dtype);
+  const char* from = static_cast<const char*>(x.data) + (index + 2) * bytes;
+  for (std::int64_t i = 0; i < bytes; i += kCacheLine) __builtin_prefetch(from + i);
+}
 
 MIXPREC_INLINE void load_chunk(const Matrix& x, std::int64_t index, Chunk& chunk) {
   chunk.start = index * kChunk;
@@ -107,14 +98,22 @@ MIXPREC_INLINE Range finite_range(const float* x, float* MIXPREC_RESTRICT finite
   return range_of(finite);
 }
 
+MIXPREC_INLINE void add_exponents(const Chunk& chunk, const Range& range, Histogram& histogram) {
+  if (!chunk.finite || chunk.n < kChunk || range.nonzero == 0) return histogram.add(chunk.x, chunk.n);
+  const std::uint32_t low = (range.smallest_less_one + 1) >> 23, high = range.largest >> 23;
+  histogram.add_chunk(chunk.x, low, high, static_cast<std::int32_t>(kChunk) - range.nonzero);
+}
+
 // Counts a chunk of the matrix itself, whose padding is zeros.
-MIXPREC_INLINE void count_tensor(Chunk& chunk, float* room, TensorCounts& counts) {
+MIXPREC_INLINE void count_tensor(Chunk& chunk, float* room, TensorCounts& counts, Histogram& histogram) {
   const std::int64_t unbounded = counts.nans + counts.infinities;
   Range range = range_of(chunk.x);
   chunk.finite = range.largest < kInfinity;
   if (!chunk.finite) range = finite_range(chunk.x, room, counts);
   const float* finite = chunk.finite ? chunk.x : room;
-  for (int i = 0; i < kChunk; i += kDoubles) store_lanes(absolute(widen_lanes(finite + i)), chunk.magnitudes + i);
+  for (int i = 0; i < kChunk; ++i) chunk.absolute[i] = magnitude(finite[i]);
+  for (int i = 0; i < kChunk; i += kDoubles) store_lanes(widen_lanes(chunk.absolute + i), chunk.magnitudes + i);
+  add_exponents(chunk, range, histogram);
   chunk.nonzero = range.nonzero;
   counts.zeros += chunk.n - range.nonzero - (counts.nans + counts.infinities - unbounded);
   counts.amax = range.largest > counts.amax ? range.largest : counts.amax;
@@ -174,10 +173,11 @@ class ProbeCounter {
     Shares all{0, 0, 0};
     for_pieces(chunk, [&](const Piece& piece, std::int64_t i) {
       const Spread spread = piece_spread(task_, piece);
-      const float* quantize = piece_entries(task_, piece, spread, task_.quantize, rounded_.quantize);
-      const float* factor = piece_entries(task_, piece, spread, task_.factor, rounded_.factors);
+      const TileNumbers tiles = tile_numbers(task_, piece, rounded_.tiles);
+      const float* quantize = piece_entries(task_, piece, spread, tiles.quantize, rounded_.tiles.quantize);
+      const float* factor = piece_entries(task_, piece, spread, tiles.factor, rounded_.tiles.factor);
       const Shares shares =
-          probe_kernels_[static_cast<int>(spread)](task_.grid, limits_, {chunk.x + i, rounded_.values + i, piece.n,
+          probe_kernels_[static_cast<int>(spread)](task_.grid, limits_, {chunk.absolute + i, rounded_.values + i, piece.n,
                                                                          quantize, factor, task_.second_factor});
       all = {all.nonzero + shares.nonzero, all.small + shares.small, all.saturated + shares.saturated};
     });
@@ -205,10 +205,11 @@ class ProbeCounter {
     const std::uint32_t* words = stochastic ? philox_fill(philox_, chunk.start, chunk.n, rounded_.words) : nullptr;
     for_pieces(chunk, [&](const Piece& piece, std::int64_t i) {
       const Spread spread = piece_spread(task_, piece);
-      const float* quantize = piece_entries(task_, piece, spread, task_.quantize, rounded_.quantize);
+      const TileNumbers tiles = tile_numbers(task_, piece, rounded_.tiles);
+      const float* quantize = piece_entries(task_, piece, spread, tiles.quantize, rounded_.tiles.quantize);
       kernels_[static_cast<int>(spread)](task_.grid, {chunk.x + i, rounded_.elements + i, piece.n, quantize,
                                                       rounded_.ones, stochastic ? words + i : nullptr});
-      if (task_.tiled) spread_over(task_, piece, task_.factor, rounded_.factors + i);
+      if (task_.tiled) spread_over(task_, piece, tiles.factor, rounded_.factors + i);
     });
     for (std::int64_t i = chunk.n; i < kChunk; ++i) rounded_.elements[i] = rounded_.factors[i] = 0.0f;
   }
@@ -275,15 +276,16 @@ class ProbeCounters {
 
 void statistics_chunks(const StatisticsPass& pass, std::int64_t begin, std::int64_t end, TensorCounts& tensor,
                        ProbeCounts* probes) {
-  Chunk chunk;
-  Rounded rounded;
+  Workspace workspace;
+  Chunk& chunk = workspace.chunk;
+  Rounded& rounded = workspace.rounded;
   Histogram histogram;
   for (float& one : rounded.ones) one = 1.0f;
   ProbeCounters counters(pass, rounded);
   for (std::int64_t index = begin; index < end; ++index) {
     load_chunk(pass.x, index, chunk);
-    histogram.add(chunk.x, chunk.n);
-    count_tensor(chunk, rounded.values, tensor);
+    fetch_ahead(pass.x, index);
+    count_tensor(chunk, rounded.values, tensor, histogram);
     const double* y = chunk.magnitudes;
     double* sums = pass.sums + index * (kTensorSums + pass.count * kProbeSums);
     const auto term = [y](int i) {
