@@ -63,6 +63,28 @@ MIXPREC_INLINE LaneDoubles load_lanes(const double* x) {
 }
 MIXPREC_INLINE LaneDoubles absolute(LaneDoubles v) { return (LaneDoubles)((LaneWords)v & 0x7fffffffffffffffu); }
 
+// |a| + |b|, where sum is a + b: the larger magnitude of that and of the difference. Not finite where a or b is not.
+MIXPREC_INLINE LaneDoubles sum_of_magnitudes(LaneDoubles a, LaneDoubles b, LaneDoubles sum) {
+#if defined(__AVX512DQ__)
+  constexpr int kLargerMagnitude = 0xb;
+  return _mm512_range_pd(sum, a - b, kLargerMagnitude);
+#else
+  (void)sum;
+  return absolute(a) + absolute(b);
+#endif
+}
+
+// a * a + b, rounded once, where a * a is exact.
+MIXPREC_INLINE LaneDoubles add_exact_square(LaneDoubles a, LaneDoubles b) {
+#if defined(__AVX512F__)
+  return _mm512_fmadd_pd(a, a, b);
+#elif defined(__AVX2__)
+  return _mm256_fmadd_pd(a, a, b);
+#else
+  return a * a + b;
+#endif
+}
+
 #if defined(__AVX512F__)
 
 // The smaller one, or `value` if that is a NaN.

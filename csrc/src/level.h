@@ -167,12 +167,14 @@ struct ProbeTask {
   bool tiled;                           // whether tiles have scales; otherwise one holds for all elements
   std::int64_t cols;                    // of the matrix, or of its elements in a row
   std::int64_t tile_rows, tile_cols;
+  int tile_shift;                       // tile_cols = 2^tile_shift, or -1
   const std::uint32_t* tile_amax;       // null, or magnitude bits of tiles, whose scales `scaling` makes when needed
   Scaling scaling;
   const float* quantize;                // otherwise: one, or one per tile
   const float* factor;                  // likewise: the first of two factors of the rounded elements
   float second_factor;
   Saturation saturation;
+  bool exact;                           // whether |v| - |y| is a number of fp32
   bool lost_saturates;                  // whether a finite element without a finite result counts as saturated
 };
 

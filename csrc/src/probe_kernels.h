@@ -6,10 +6,11 @@
 
 namespace {
 
+using mixprec::ProbeTask;
 using mixprec::Saturation;
 
 // x: n magnitudes, whole vectors and blocks; quantize, factor: what magnitudes are multiplied by before and after;
-// second_factor: of all. values: magnitudes.
+// second_factor: of all. values: magnitudes, or what they exceed x by where that is exact.
 struct ProbeRun {
   const float* x;
   float* values;
@@ -29,7 +30,10 @@ MIXPREC_INLINE std::int32_t sum_of(LaneBits lanes) {
   return sum;
 }
 
-template <class Rounder, Saturation S>
+// Unscaled: an element's value is the element, and its difference from x exact. That is so by scaled elements, too: there
+// powers of two scale, and the largest magnitude is less than twice the end. (x and its value are within a factor of two,
+// or the value is zero.)
+template <class Rounder, bool Unscaled, Saturation S>
 class ProbeLanes {
  public:
   ProbeLanes(const Grid& grid, const Limits& limits, float second_factor)
@@ -44,15 +48,16 @@ class ProbeLanes {
         saturated_{} {}
 
   MIXPREC_MEMBER void add(const float* x, LaneFloats quantize, LaneFloats factor, float* values) {
-    const LaneFloats y = load_lanes(x), scaled = y * quantize;
+    const LaneFloats y = load_lanes(x), scaled = Unscaled ? y : y * quantize;
     const LaneFloats q = rounder_.magnitude_lanes(as_bits(scaled), LaneBits{});
-    LaneFloats v = q * factor;
+    LaneFloats v = Unscaled ? q : q * factor;
     if constexpr (S == Saturation::by_value) v *= second_factor_;  // which is 1 under the scales of the others
-    store_lanes(v, values);
+    store_lanes(Unscaled || S == Saturation::by_scaled ? v - y : v, values);
     nonzero_ += smaller_unsigned(as_bits(q), all_lanes(1u));
     small_ = count_below(small_, as_bits(q), normal_);
     if constexpr (S == Saturation::by_scaled) saturated_ = count_above(saturated_, scaled, beyond_);
-    if constexpr (S == Saturation::by_value) saturated_ = count_beyond(saturated_, as_bits(q), end_, (y - v) * steps_, v);
+    if constexpr (S == Saturation::by_value)
+      saturated_ = count_beyond(saturated_, as_bits(q), end_, (y - v) * steps_, v);
   }
 
   MIXPREC_MEMBER Shares shares() const { return {sum_of(nonzero_), sum_of(small_), sum_of(saturated_)}; }
@@ -65,10 +70,10 @@ class ProbeLanes {
 };
 
 // One entry per Width elements; 0: one for all.
-template <class Rounder, Saturation S, int Width>
+template <class Rounder, bool Unscaled, Saturation S, int Width>
 Shares probe_run(const Grid& grid, const Limits& limits, const ProbeRun& given) {
   const ProbeRun run = given;
-  ProbeLanes<Rounder, S> lanes(grid, limits, run.second_factor);
+  ProbeLanes<Rounder, Unscaled, S> lanes(grid, limits, run.second_factor);
   for (std::int64_t i = 0; i < run.n; i += kLanes) {
     if constexpr (Width == 1) {
       lanes.add(run.x + i, load_lanes(run.quantize + i), load_lanes(run.factor + i), run.values + i);
@@ -80,36 +85,41 @@ Shares probe_run(const Grid& grid, const Limits& limits, const ProbeRun& given) 
   return lanes.shares();
 }
 
-template <class Rounder, Saturation S>
+template <Saturation S>
 ProbeKernel probe_kernel_of(Spread spread) {
+  using Rounder = FloatRounder<float, Rounding::nearest_even, false, true>;
   switch (spread) {
-    case Spread::all: return probe_run<Rounder, S, 0>;
-    case Spread::one: return probe_run<Rounder, S, 1>;
-    case Spread::sixteen: return probe_run<Rounder, S, 16>;
-    default: return probe_run<Rounder, S, 32>;
+    case Spread::all: return probe_run<Rounder, false, S, 0>;
+    case Spread::one: return probe_run<Rounder, false, S, 1>;
+    case Spread::sixteen: return probe_run<Rounder, false, S, 16>;
+    default: return probe_run<Rounder, false, S, 32>;
   }
 }
 
-// Null where the format or the rounding has none.
-MIXPREC_INLINE ProbeKernel probe_kernel(const Grid& grid, Rounding rounding, Saturation saturation, Spread spread) {
-  using Saturating = FloatRounder<float, Rounding::nearest_even, false, true>;
-  using Propagating = FloatRounder<float, Rounding::nearest_even, true, true>;
-  if (grid.table || rounding != Rounding::nearest_even) return nullptr;
-  const Method method = method_for(grid);
-  const bool never = saturation == Saturation::never;
-  if (method == Method::integer && never)
-    return probe_kernel_of<IntegerRounder<Rounding::nearest_even>, Saturation::never>(spread);
-  if (method != Method::single) return nullptr;
-  if (!(grid.overflow == grid.max_value))
-    return never ? probe_kernel_of<Propagating, Saturation::never>(spread) : nullptr;
-  if (never) return probe_kernel_of<Saturating, Saturation::never>(spread);
-  return saturation == Saturation::by_scaled ? probe_kernel_of<Saturating, Saturation::by_scaled>(spread)
-                                             : probe_kernel_of<Saturating, Saturation::by_value>(spread);
+// Of formats that overflow and share no scale.
+MIXPREC_INLINE ProbeKernel unscaled_kernel(Method method) {
+  using Single = FloatRounder<float, Rounding::nearest_even, true, true>;
+  if (method == Method::integer) return probe_run<IntegerRounder<Rounding::nearest_even>, true, Saturation::never, 0>;
+  return method == Method::single ? probe_run<Single, true, Saturation::never, 0> : nullptr;
+}
+
+// Null where the format, the rounding or the scale has none.
+MIXPREC_INLINE ProbeKernel probe_kernel(const ProbeTask& task, Spread spread) {
+  if (task.grid.table || task.rounding != Rounding::nearest_even) return nullptr;
+  const Method method = method_for(task.grid);
+  const bool propagates = !(task.grid.overflow == task.grid.max_value);
+  if (task.exact && task.saturation == Saturation::never) return spread == Spread::all ? unscaled_kernel(method) : nullptr;
+  if (method != Method::single || propagates) return nullptr;
+  switch (task.saturation) {
+    case Saturation::never: return probe_kernel_of<Saturation::never>(spread);
+    case Saturation::by_scaled: return probe_kernel_of<Saturation::by_scaled>(spread);
+    default: return probe_kernel_of<Saturation::by_value>(spread);
+  }
 }
 
 #else
 
-MIXPREC_INLINE ProbeKernel probe_kernel(const Grid&, Rounding, Saturation, Spread) { return nullptr; }
+MIXPREC_INLINE ProbeKernel probe_kernel(const ProbeTask&, Spread) { return nullptr; }
 
 #endif
 

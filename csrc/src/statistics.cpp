@@ -28,6 +28,13 @@ bool measures_alike(const Task& a, const Task& b) {
   return a.source.cols == b.source.cols && a.tile_rows == b.tile_rows && a.tile_cols == b.tile_cols;
 }
 
+// The exponent of a power of two, or -1.
+int shift_of(std::int64_t number) {
+  for (int shift = 0; shift < 62; ++shift)
+    if (std::int64_t{1} << shift == number) return shift;
+  return -1;
+}
+
 // Nothing saturates where rounding to nearest overflows instead, nor under an fp32 scale that brings the largest
 // magnitude to the end or less, but for a few last places.
 Saturation saturation_of(const Probe& probe, const Task& task) {
@@ -36,7 +43,7 @@ Saturation saturation_of(const Probe& probe, const Task& task) {
   const bool nearest = task.rounding == Rounding::nearest_even;
   if (task.grid.table) return Saturation::by_value;
   if (task.scaling.in_carrier) {
-    const bool exact = nearest && cast.scale == ScaleKind::power && cast.prescale == 1.0f;
+    const bool exact = nearest && cast.scale == ScaleKind::power && cast.prescale == 1.0f && !task.scaling.from_deviation;
     return exact && task.grid.overflow == task.grid.max_value ? Saturation::by_scaled : Saturation::by_value;
   }
   if (!(task.grid.overflow == task.grid.max_value) && nearest) return Saturation::never;
@@ -87,13 +94,16 @@ class Scales {
     probe.cols = task.source.cols;
     probe.tile_rows = task.tile_rows;
     probe.tile_cols = task.tile_cols;
+    probe.tile_shift = shift_of(task.tile_cols);
     probe.tile_amax = scales_when_needed(task) ? task.tile_amax : nullptr;
     probe.scaling = task.scaling;
     probe.quantize = task.tiled ? task.kept_scales[0] : &task.quantize;
     probe.factor = in_carrier ? task.kept_scales[1] : task.out.outer;
     probe.second_factor = in_carrier ? *task.out.outer : 1.0f;
     probe.saturation = saturation_of(probes_[i], task);
-    probe.lost_saturates = probes_[i].cast.granularity == Granularity::none || probes_[i].delayed;
+    const bool unscaled = probes_[i].cast.granularity == Granularity::none;
+    probe.exact = probe.saturation == Saturation::by_scaled || (unscaled && probe.saturation == Saturation::never);
+    probe.lost_saturates = unscaled || probes_[i].delayed;
     return probe;
   }
 

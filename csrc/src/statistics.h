@@ -129,7 +129,7 @@ class ProbeCounter {
     for (int i = 0; i < 4; ++i) {
       const auto spread = static_cast<Spread>(i);
       kernels_[i] = row_kernel(task.grid, task.rounding, spread);
-      probe_kernels_[i] = probe_kernel(task.grid, task.rounding, task.saturation, spread);
+      probe_kernels_[i] = probe_kernel(task, spread);
     }
   }
 
@@ -139,12 +139,12 @@ class ProbeCounter {
                          (task_.cols % 32 == 0 || chunk.start % task_.cols + kChunk <= task_.cols);
     const Shares shares = at_once ? probe(chunk) : round_and_count(chunk);
     const float* v = rounded_.values;
-    const double* y = chunk.magnitudes;
-    const auto term = [v, y](int i) {
-      const LaneDoubles d = widen_lanes(v + i) - load_lanes(y + i);
-      return Terms<3>{{d * d, absolute(d), d}};
-    };
-    chunk_sums<3>(term, sums + kTensorSums);
+    if (at_once && task_.exact) {
+      single_sums(v, sums + kTensorSums);
+    } else {
+      const double* y = chunk.magnitudes;
+      difference_sums([v, y](int i) { return widen_lanes(v + i) - load_lanes(y + i); }, sums + kTensorSums);
+    }
     const bool lost = !(sums[kTensorSums + 1] <= 0x1.fffffffffffffp1023);
     if (!chunk.finite || lost || task_.grid.table) {
       if (at_once) round_and_count(chunk);
@@ -161,14 +161,15 @@ class ProbeCounter {
   // body(piece, i): the pieces of rows that a chunk has, and where in it they begin.
   template <class Body>
   MIXPREC_MEMBER void for_pieces(const Chunk& chunk, const Body& body) const {
-    Piece piece{chunk.start / task_.cols, chunk.start % task_.cols, 0};
+    const bool in_one_row = chunk.start + chunk.n <= task_.cols;
+    Piece piece{in_one_row ? 0 : chunk.start / task_.cols, in_one_row ? chunk.start : chunk.start % task_.cols, 0};
     for (std::int64_t i = 0; i < chunk.n; i += piece.n, ++piece.r, piece.c = 0) {
       piece.n = smaller(task_.cols - piece.c, chunk.n - i);
       body(piece, i);
     }
   }
 
-  // Values of a whole chunk, without its elements.
+  // Values of a whole chunk, or their exact differences, without its elements.
   Shares probe(const Chunk& chunk) {
     Shares all{0, 0, 0};
     for_pieces(chunk, [&](const Piece& piece, std::int64_t i) {
@@ -230,11 +231,8 @@ class ProbeCounter {
       before[i] = static_cast<double>(y);
       after[i] = static_cast<double>(v);
     }
-    const auto term = [&](int i) {
-      const LaneDoubles y = load_lanes(before + i), d = load_lanes(after + i) - y;
-      return Terms<kProbeSums>{{y, y * y, d * d, absolute(d), d}};
-    };
-    chunk_sums<kProbeSums>(term, sums);
+    magnitude_sums(before, sums);
+    difference_sums([&](int i) { return load_lanes(after + i) - load_lanes(before + i); }, sums + kTensorSums);
   }
 
   bool beyond_the_end(float y, float q, float v) const {
@@ -286,13 +284,8 @@ void statistics_chunks(const StatisticsPass& pass, std::int64_t begin, std::int6
     load_chunk(pass.x, index, chunk);
     fetch_ahead(pass.x, index);
     count_tensor(chunk, rounded.values, tensor, histogram);
-    const double* y = chunk.magnitudes;
     double* sums = pass.sums + index * (kTensorSums + pass.count * kProbeSums);
-    const auto term = [y](int i) {
-      const LaneDoubles magnitudes = load_lanes(y + i);
-      return Terms<kTensorSums>{{magnitudes, magnitudes * magnitudes}};
-    };
-    chunk_sums<kTensorSums>(term, sums);
+    magnitude_sums(chunk.magnitudes, sums);
     for (int p = 0; p < pass.count; ++p)
       counters[p].count(chunk, probes[p], sums, sums + kTensorSums + p * kProbeSums);
   }

@@ -15,6 +15,11 @@ struct Piece {
   std::int64_t r, c, n;
 };
 
+// a / width; most widths are powers of two.
+MIXPREC_INLINE std::int64_t over_width(const ProbeTask& task, std::int64_t a) {
+  return task.tile_shift >= 0 ? a >> task.tile_shift : a / task.tile_cols;
+}
+
 // What elements are multiplied by before and after rounding: one for all, or one per tile from a piece's first on.
 struct TileNumbers {
   const float* quantize;
@@ -30,10 +35,11 @@ struct TileRoom {
 
 MIXPREC_INLINE TileNumbers tile_numbers(const ProbeTask& task, const Piece& piece, TileRoom& room) {
   if (!task.tiled) return {task.quantize, task.factor};
-  const std::int64_t width = task.tile_cols, column = piece.c / width;
-  const std::int64_t first = piece.r / task.tile_rows * ceil_div(task.cols, width) + column;
+  const std::int64_t column = over_width(task, piece.c);
+  const std::int64_t row = piece.r == 0 ? 0 : piece.r / task.tile_rows;
+  const std::int64_t first = row * over_width(task, task.cols + task.tile_cols - 1) + column;
   if (!task.tile_amax) return {task.quantize + first, task.factor + first};
-  const std::int64_t tiles = (piece.c + piece.n - 1) / width - column + 1;
+  const std::int64_t tiles = over_width(task, piece.c + piece.n - 1) - column + 1;
   auto& [quantize, scale, outer] = room.scales;
   tile_scales(task.scaling, task.scaling.target, task.tile_amax + first, tiles, {quantize, scale, outer});
   return {quantize, task.scaling.in_carrier ? scale : outer};
@@ -41,7 +47,7 @@ MIXPREC_INLINE TileNumbers tile_numbers(const ProbeTask& task, const Piece& piec
 
 MIXPREC_INLINE Spread piece_spread(const ProbeTask& task, const Piece& piece) {
   const std::int64_t width = task.tile_cols;
-  if (!task.tiled || piece.c / width == (piece.c + piece.n - 1) / width) return Spread::all;
+  if (!task.tiled || over_width(task, piece.c) == over_width(task, piece.c + piece.n - 1)) return Spread::all;
   if (width % 32 == 0 && piece.c % 32 == 0) return Spread::thirty_two;
   return width % 16 == 0 && piece.c % 16 == 0 ? Spread::sixteen : Spread::one;
 }
