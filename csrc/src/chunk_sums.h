@@ -1,6 +1,7 @@
 // Sums over a chunk of 1,024 places in fp64, by halving: a[i] + a[i + 512], and so on; several sums at once.
 #pragma once
 
+#include "lanes.h"
 #include "level.h"
 
 namespace {
@@ -10,36 +11,66 @@ using mixprec::kChunk;
 constexpr int kColumns = 64;  // of a chunk as a matrix, whose columns are summed first
 constexpr int kDepth = kChunk / kColumns;
 
+// What places, several in a row, add to each of N sums.
 template <int N>
 struct Terms {
-  double values[N];
+  LaneDoubles of[N];
 };
 
-// What halving a column leaves at its first place when `Length` places are left. term(i): what place i adds.
-template <int Length, int N, class Term>
-MIXPREC_INLINE Terms<N> summed_column(const Term& term, int i) {
-  if constexpr (Length == kDepth) {
-    return term(i);
+// What halving columns leaves at their first places when `Length` places are left. pair(i, j): the terms of place i and the
+// next, added to those of place j and the next.
+template <int Length, int N, class Pair>
+MIXPREC_INLINE Terms<N> summed_columns(const Pair& pair, int i) {
+  if constexpr (2 * Length == kDepth) {
+    return pair(i, i + Length * kColumns);
   } else {
-    Terms<N> sum = summed_column<2 * Length, N>(term, i);
-    const Terms<N> other = summed_column<2 * Length, N>(term, i + Length * kColumns);
-    for (int k = 0; k < N; ++k) sum.values[k] += other.values[k];
+    Terms<N> sum = summed_columns<2 * Length, N>(pair, i);
+    const Terms<N> other = summed_columns<2 * Length, N>(pair, i + Length * kColumns);
+    for (int k = 0; k < N; ++k) sum.of[k] += other.of[k];
     return sum;
   }
 }
 
-template <int N, class Term>
-MIXPREC_INLINE void chunk_sums(const Term& term, double* sums) {
+template <int N, class Pair>
+MIXPREC_INLINE void chunk_sums(const Pair& pair, double* sums) {
   alignas(64) double columns[N][kColumns];
-  for (int i = 0; i < kColumns; ++i) {
-    const Terms<N> sum = summed_column<1, N>(term, i);
-    for (int k = 0; k < N; ++k) columns[k][i] = sum.values[k];
+  for (int i = 0; i < kColumns; i += kDoubles) {
+    const Terms<N> sum = summed_columns<1, N>(pair, i);
+    for (int k = 0; k < N; ++k) store_lanes(sum.of[k], columns[k] + i);
   }
   for (int k = 0; k < N; ++k) {
     for (int half = kColumns / 2; half > 0; half /= 2)
       for (int i = 0; i < half; ++i) columns[k][i] += columns[k][i + half];
     sums[k] = columns[k][0];
   }
+}
+
+// Sums of numbers and of their squares.
+MIXPREC_INLINE void magnitude_sums(const double* y, double* sums) {
+  const auto pair = [y](int i, int j) {
+    const LaneDoubles a = load_lanes(y + i), b = load_lanes(y + j);
+    return Terms<2>{{a + b, a * a + b * b}};
+  };
+  chunk_sums<2>(pair, sums);
+}
+
+// Of differences: sums of their squares, of their magnitudes, and of themselves. difference(i): of place i and the next.
+template <class Difference>
+MIXPREC_INLINE void difference_sums(const Difference& difference, double* sums) {
+  const auto pair = [&](int i, int j) {
+    const LaneDoubles a = difference(i), b = difference(j), sum = a + b;
+    return Terms<3>{{a * a + b * b, sum_of_magnitudes(a, b, sum), sum}};
+  };
+  chunk_sums<3>(pair, sums);
+}
+
+// The same of fp32 numbers, whose squares are exact.
+MIXPREC_INLINE void single_sums(const float* differences, double* sums) {
+  const auto pair = [differences](int i, int j) {
+    const LaneDoubles a = widen_lanes(differences + i), b = widen_lanes(differences + j), sum = a + b;
+    return Terms<3>{{add_exact_square(a, b * b), sum_of_magnitudes(a, b, sum), sum}};
+  };
+  chunk_sums<3>(pair, sums);
 }
 
 }  // namespace

@@ -155,6 +155,10 @@ struct StepTask {
   int moments;
 };
 
+// Whether a finite result can stand for something more than half a step beyond the format's end, and how that is known:
+// from the scaled element alone, where scaling is exact, or from what it stands for.
+enum class Saturation { never, by_scaled, by_value };
+
 // One cast that statistics are taken of, whose scales are known.
 struct ProbeTask {
   Grid grid;
@@ -163,9 +167,14 @@ struct ProbeTask {
   bool tiled;                           // whether tiles have scales; otherwise one holds for all elements
   std::int64_t cols;                    // of the matrix, or of its elements in a row
   std::int64_t tile_rows, tile_cols;
-  const float* quantize;                // one, or one per tile
+  int tile_shift;                       // tile_cols = 2^tile_shift, or -1
+  const std::uint32_t* tile_amax;       // null, or magnitude bits of tiles, whose scales `scaling` makes when needed
+  Scaling scaling;
+  const float* quantize;                // otherwise: one, or one per tile
   const float* factor;                  // likewise: the first of two factors of the rounded elements
   float second_factor;
+  Saturation saturation;
+  bool exact;                           // whether |v| - |y| is a number of fp32
   bool lost_saturates;                  // whether a finite element without a finite result counts as saturated
 };
 

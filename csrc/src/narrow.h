@@ -10,10 +10,6 @@ using mixprec::kNarrowCols;
 using mixprec::kNarrowRows;
 using mixprec::NarrowTask;
 
-constexpr int kDoubles = kLanes / 2;
-typedef double LaneDoubles __attribute__((vector_size(kDoubles * 8)));
-typedef std::uint64_t LaneWords __attribute__((vector_size(kDoubles * 8)));
-
 // Rounds the significand to 52 - drop bits. A carry out of the mantissa is one more in the exponent, as it should be,
 // and an infinity stays. So does a NaN with one mantissa bit set, the highest; see canonical().
 struct Nearest {

@@ -111,14 +111,19 @@ struct FloatRounder {
     return {e, c, sum};
   }
 
+  // The operator for a vector of magnitudes.
+  MIXPREC_MEMBER LaneFloats magnitude_lanes(LaneBits magnitude, LaneBits words) const {
+    const Rounded rounded = round_lanes(magnitude, words);
+    const LaneFloats r = rounded.sum - rounded.c;
+    if constexpr (Propagate && R != Rounding::toward_zero) return replace_above(r, r, max_value, overflow);
+    if constexpr (Propagate && R == Rounding::toward_zero)
+      return replace_above(r, as_floats(magnitude), kLargestFinite, overflow);
+    return r;
+  }
+
   // The operator for a vector.
   MIXPREC_MEMBER LaneFloats lanes(LaneFloats value, LaneBits words) const {
-    const LaneBits magnitude = as_bits(value) & all_lanes(kMagnitude);
-    const Rounded rounded = round_lanes(magnitude, words);
-    LaneFloats r = rounded.sum - rounded.c;
-    if constexpr (Propagate && R != Rounding::toward_zero) r = replace_above(r, r, max_value, overflow);
-    if constexpr (Propagate && R == Rounding::toward_zero)
-      r = replace_above(r, as_floats(magnitude), kLargestFinite, overflow);
+    LaneFloats r = magnitude_lanes(as_bits(value) & all_lanes(kMagnitude), words);
     r = as_floats(as_bits(r) | (as_bits(value) & all_lanes(kSign)));
     return KeepsZeroSign ? r : r + all_lanes(0.0f);
   }
@@ -159,6 +164,16 @@ struct IntegerRounder {
     m = magnitude > kInfinity ? magnitude | kQuiet : m;
     return from_bits(m | (bits & kSign));
   }
+
+#if defined(MIXPREC_LANES)
+  // The operator for a vector of magnitudes, to nearest; anything for a NaN.
+  MIXPREC_MEMBER LaneFloats magnitude_lanes(LaneBits magnitude, LaneBits) const {
+    static_assert(R == Rounding::nearest_even, "the other roundings are not written out");
+    const LaneBits odd = (magnitude >> static_cast<int>(drop)) & all_lanes(1u);
+    const LaneFloats r = as_floats((magnitude + all_lanes(mask >> 1) + odd) & all_lanes(~mask));
+    return replace_above(r, r, from_bits(max_bits), from_bits(overflow_bits));
+  }
+#endif
 };
 
 enum class Method { integer, single, wide };

@@ -20,9 +20,36 @@ std::int64_t tiles_of(const Task& task) {
   return ceil_div(task.source.rows, task.tile_rows) * tiles_in(task, task.source.cols);
 }
 
+// Whether the scales of tiles are made piece by piece when they are needed, which tiles of many rows would do many times.
+bool scales_when_needed(const Task& task) { return task.tiled && task.tile_rows == 1 && !sums_tiles(task.scaling); }
+
 // Whether two tasks have the same largest magnitudes in the same places.
 bool measures_alike(const Task& a, const Task& b) {
   return a.source.cols == b.source.cols && a.tile_rows == b.tile_rows && a.tile_cols == b.tile_cols;
+}
+
+// The exponent of a power of two, or -1.
+int shift_of(std::int64_t number) {
+  for (int shift = 0; shift < 62; ++shift)
+    if (std::int64_t{1} << shift == number) return shift;
+  return -1;
+}
+
+// Nothing saturates where rounding to nearest overflows instead, nor under an fp32 scale that brings the largest
+// magnitude to the end or less, but for a few last places.
+Saturation saturation_of(const Probe& probe, const Task& task) {
+  constexpr int kMostBits = 16;  // of a mantissa whose half step is many last places of fp32
+  const Cast& cast = probe.cast;
+  const bool nearest = task.rounding == Rounding::nearest_even;
+  if (task.grid.table) return Saturation::by_value;
+  if (task.scaling.in_carrier) {
+    const bool exact = nearest && cast.scale == ScaleKind::power && cast.prescale == 1.0f && !task.scaling.from_deviation;
+    return exact && task.grid.overflow == task.grid.max_value ? Saturation::by_scaled : Saturation::by_value;
+  }
+  if (!(task.grid.overflow == task.grid.max_value) && nearest) return Saturation::never;
+  const bool own = cast.scale == ScaleKind::fp32 && !(probe.delayed && probe.amax != 0.0f);
+  const bool fits = cast.target <= static_cast<double>(task.grid.max_value) && task.grid.mantissa_bits <= kMostBits;
+  return own && fits ? Saturation::never : Saturation::by_value;
 }
 
 // The scales of several casts of one matrix.
@@ -35,8 +62,8 @@ class Scales {
       Job job{probe.cast, probe.axis, {probe.elements, false, {}}, {}, 1};
       Task task = task_of(x, job, nullptr);
       flatten(task);
-      // One number, one per tile, or per row or column: those are tiles.
-      outer_[static_cast<std::size_t>(i)].resize(static_cast<std::size_t>(task.tiled ? tiles_of(task) : 1));
+      const bool each = task.tiled && !task.scaling.in_carrier && !scales_when_needed(task);
+      outer_[static_cast<std::size_t>(i)].resize(static_cast<std::size_t>(each ? tiles_of(task) : 1));
       task.out.outer = outer_[static_cast<std::size_t>(i)].data();
       tasks_.push_back(task);
     }
@@ -52,7 +79,7 @@ class Scales {
         set_tensor_scale(tasks_[i], probe.cast, largest_);
       }
       write_outer(tasks_[i], probe.cast);
-      if (tasks_[i].tiled) scale_tiles(tasks_[i]);
+      if (tasks_[i].tiled && !scales_when_needed(tasks_[i])) scale_tiles(tasks_[i]);
     }
   }
 
@@ -67,10 +94,16 @@ class Scales {
     probe.cols = task.source.cols;
     probe.tile_rows = task.tile_rows;
     probe.tile_cols = task.tile_cols;
+    probe.tile_shift = shift_of(task.tile_cols);
+    probe.tile_amax = scales_when_needed(task) ? task.tile_amax : nullptr;
+    probe.scaling = task.scaling;
     probe.quantize = task.tiled ? task.kept_scales[0] : &task.quantize;
     probe.factor = in_carrier ? task.kept_scales[1] : task.out.outer;
     probe.second_factor = in_carrier ? *task.out.outer : 1.0f;
-    probe.lost_saturates = probes_[i].cast.granularity == Granularity::none || probes_[i].delayed;
+    probe.saturation = saturation_of(probes_[i], task);
+    const bool unscaled = probes_[i].cast.granularity == Granularity::none;
+    probe.exact = probe.saturation == Saturation::by_scaled || (unscaled && probe.saturation == Saturation::never);
+    probe.lost_saturates = unscaled || probes_[i].delayed;
     return probe;
   }
 
@@ -192,16 +225,17 @@ void statistics(const Matrix& x, const Probe* probes, int count, std::int64_t* c
   for (int i = 0; i < count; ++i) tasks.push_back(scales.probe_task(static_cast<std::size_t>(i)));
   const std::int64_t elements = x.rows * x.cols, chunks = ceil_div(elements, kChunk);
   const int sums = kTensorSums + kProbeSums * count;
-  std::vector<double> chunk_sums(static_cast<std::size_t>(sums * chunks));
+  const std::unique_ptr<double[]> chunk_sums(new double[static_cast<std::size_t>(sums * chunks)]);
   Totals totals(std::max(1, run.threads), count);
-  const StatisticsPass pass{x, tasks.data(), count, chunks, chunk_sums.data()};
+  const StatisticsPass pass{x, tasks.data(), count, chunks, chunk_sums.get()};
   parallel_parts(chunks, kGrain / kChunk, run.threads, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
     kernels.statistics_chunks(pass, begin, end, totals.tensor(part), totals.probes(part));
   });
   totals.write(elements, counts, numbers);
   std::vector<double> column(static_cast<std::size_t>(chunks));
   for (int i = 0; i < sums; ++i) {
-    for (std::int64_t k = 0; k < chunks; ++k) column[static_cast<std::size_t>(k)] = chunk_sums[static_cast<std::size_t>(k * sums + i)];
+    for (std::int64_t k = 0; k < chunks; ++k)
+      column[static_cast<std::size_t>(k)] = chunk_sums[static_cast<std::size_t>(k * sums + i)];
     numbers[2 + i] = sum_by_halving(column.data(), chunks);
   }
 }

@@ -4,10 +4,12 @@
 #include <new>
 
 #include "chunk_sums.h"
+#include "exponents.h"
 #include "level.h"
+#include "limits.h"
 #include "load.h"
 #include "philox.h"
-#include "row_kernels.h"
+#include "probe_kernels.h"
 #include "tile_entries.h"
 
 namespace {
@@ -21,9 +23,10 @@ using mixprec::TensorCounts;
 
 // One chunk of the matrix, zeros after its end.
 struct Chunk {
-  const float* x;
   alignas(64) float room[kChunk];
-  alignas(64) double magnitudes[kChunk];  // 0 where x is not finite
+  alignas(64) float absolute[kChunk];     // 0 where x is not finite
+  alignas(64) double magnitudes[kChunk];  // likewise
+  const float* x;
   std::int64_t start, n;
   std::int64_t nonzero;
   bool finite;
@@ -34,36 +37,27 @@ struct Rounded {
   alignas(64) float elements[kChunk];
   alignas(64) float values[kChunk];  // magnitudes
   alignas(64) float ones[kChunk];
-  alignas(64) float quantize[kChunk];
   alignas(64) float factors[kChunk];
+  TileRoom tiles;
   alignas(64) std::uint32_t words[kChunk + 2 * kGroup];
+};
+
+// Memory of one thread. What is read from a place that lies a multiple of 4 KiB, and little more, behind one just written
+// waits for the writing: the gap keeps values away from the magnitudes that they are made of.
+struct Workspace {
+  Chunk chunk;
+  alignas(64) unsigned char gap[2048];
+  Rounded rounded;
 };
 
 MIXPREC_INLINE float magnitude(float x) { return from_bits(to_bits(x) & kMagnitude); }
 
-// Counts of exponents, in several places each: neighbours mostly have the same, and a count that was just written is
-// slow to read.
-class Histogram {
- public:
-  void add(const float* x, std::int64_t n) {
-    std::int64_t i = 0;
-    for (; i + kPlaces <= n; i += kPlaces)
-      for (int k = 0; k < kPlaces; ++k) ++counts_[k][to_bits(x[i + k]) >> 23 & 255u];
-    for (; i < n; ++i) ++counts_[0][to_bits(x[i]) >> 23 & 255u];
-  }
-
-  void flush(std::int64_t* totals) {
-    for (int e = 0; e < 256; ++e)
-      for (auto& counts : counts_) {
-        totals[e] += counts[e];
-        counts[e] = 0;
-      }
-  }
-
- private:
-  static constexpr int kPlaces = 8;
-  std::uint32_t counts_[kPlaces][256] = {};
-};
+// Asks memory for the chunk after the next: the processor's own prefetchers stop at the end of a page.
+MIXPREC_INLINE void fetch_ahead(const Matrix& x, std::int64_t index) {
+  const std::int64_t bytes = kChunk * dtype_size(x.dtype);
+  const char* from = static_cast<const char*>(x.data) + (index + 2) * bytes;
+  for (std::int64_t i = 0; i < bytes; i += kCacheLine) __builtin_prefetch(from + i);
+}
 
 MIXPREC_INLINE void load_chunk(const Matrix& x, std::int64_t index, Chunk& chunk) {
   chunk.start = index * kChunk;
@@ -104,14 +98,22 @@ MIXPREC_INLINE Range finite_range(const float* x, float* MIXPREC_RESTRICT finite
   return range_of(finite);
 }
 
+MIXPREC_INLINE void add_exponents(const Chunk& chunk, const Range& range, Histogram& histogram) {
+  if (!chunk.finite || chunk.n < kChunk || range.nonzero == 0) return histogram.add(chunk.x, chunk.n);
+  const std::uint32_t low = (range.smallest_less_one + 1) >> 23, high = range.largest >> 23;
+  histogram.add_chunk(chunk.x, low, high, static_cast<std::int32_t>(kChunk) - range.nonzero);
+}
+
 // Counts a chunk of the matrix itself, whose padding is zeros.
-MIXPREC_INLINE void count_tensor(Chunk& chunk, float* room, TensorCounts& counts) {
+MIXPREC_INLINE void count_tensor(Chunk& chunk, float* room, TensorCounts& counts, Histogram& histogram) {
   const std::int64_t unbounded = counts.nans + counts.infinities;
   Range range = range_of(chunk.x);
   chunk.finite = range.largest < kInfinity;
   if (!chunk.finite) range = finite_range(chunk.x, room, counts);
-  const float* MIXPREC_RESTRICT finite = chunk.finite ? chunk.x : room;
-  for (int i = 0; i < kChunk; ++i) chunk.magnitudes[i] = static_cast<double>(magnitude(finite[i]));
+  const float* finite = chunk.finite ? chunk.x : room;
+  for (int i = 0; i < kChunk; ++i) chunk.absolute[i] = magnitude(finite[i]);
+  for (int i = 0; i < kChunk; i += kDoubles) store_lanes(widen_lanes(chunk.absolute + i), chunk.magnitudes + i);
+  add_exponents(chunk, range, histogram);
   chunk.nonzero = range.nonzero;
   counts.zeros += chunk.n - range.nonzero - (counts.nans + counts.infinities - unbounded);
   counts.amax = range.largest > counts.amax ? range.largest : counts.amax;
@@ -119,68 +121,35 @@ MIXPREC_INLINE void count_tensor(Chunk& chunk, float* room, TensorCounts& counts
   counts.smallest = range.nonzero != 0 && smallest < counts.smallest ? smallest : counts.smallest;
 }
 
-// When an element is subnormal, and when it is saturated; of formats that are no tables in fp32, for there |v| and |y|
-// are near each other or far from the limit: with |y| - |v| exact, or so large that its rounding decides nothing.
-struct Limits {
-  std::uint32_t normal_bits;  // smallest normal magnitude; 1: there are no subnormals
-  std::uint32_t end_bits;
-  float steps;  // how many half steps the end is
-
-  explicit Limits(const Grid& grid)
-      : normal_bits(1), end_bits(to_bits(grid.max_value)), steps(0.0f) {
-    if (grid.table) return;
-    if (!grid.integer) normal_bits = to_bits(static_cast<float>(power_of_two<double>(grid.min_exponent)));
-    const int half_step = grid.max_exponent - grid.mantissa_bits - 1;
-    steps = static_cast<float>(static_cast<double>(grid.max_value) * power_of_two<double>(-half_step));
-  }
-};
-
-struct Shares {
-  std::int32_t nonzero, small, saturated;  // small: below the smallest normal one, zeros among them
-};
-
-// Values and counts of a chunk: magnitudes of rounded elements times two factors.
-template <class Factor>
-MIXPREC_INLINE Shares count_shares(const Limits& limits, const float* MIXPREC_RESTRICT x,
-                                   const float* MIXPREC_RESTRICT q, const Factor& factor, float second,
-                                   float* MIXPREC_RESTRICT values) {
-  const std::uint32_t normal = limits.normal_bits, end = limits.end_bits;
-  const float steps = limits.steps;
-  std::int32_t nonzero = 0, small = 0, saturated = 0;
-  for (int i = 0; i < kChunk; ++i) {
-    const std::uint32_t m = to_bits(q[i]) & kMagnitude;
-    const float v = from_bits(m) * factor[i] * second;
-    const bool beyond = (magnitude(x[i]) - v) * steps > v;
-    values[i] = v;
-    nonzero += m != 0 ? 1 : 0;
-    small += m < normal ? 1 : 0;
-    saturated += (beyond & (m == end)) ? 1 : 0;
-  }
-  return {nonzero, small, saturated};
-}
-
 // Statistics of one cast.
 class ProbeCounter {
  public:
   ProbeCounter(const ProbeTask& task, Rounded& rounded)
       : task_(task), limits_(task.grid), philox_(task.random), rounded_(rounded) {
-    for (int spread = 0; spread < 4; ++spread)
-      kernels_[spread] = row_kernel(task.grid, task.rounding, static_cast<Spread>(spread));
+    for (int i = 0; i < 4; ++i) {
+      const auto spread = static_cast<Spread>(i);
+      kernels_[i] = row_kernel(task.grid, task.rounding, spread);
+      probe_kernels_[i] = probe_kernel(task, spread);
+    }
   }
 
   // The chunk's sums go to `sums`; those of the tensor are given.
   void count(const Chunk& chunk, ProbeCounts& counts, const double* tensor_sums, double* sums) {
-    round(chunk);
-    const Shares shares = task_.tiled ? count_with(chunk, Each{rounded_.factors}) : count_with(chunk, Same{*task_.factor});
-    const float* MIXPREC_RESTRICT v = rounded_.values;
-    const double* MIXPREC_RESTRICT y = chunk.magnitudes;
-    const auto term = [v, y](int i) {
-      const double d = static_cast<double>(v[i]) - y[i];
-      return Terms<3>{{d * d, __builtin_fabs(d), d}};
-    };
-    chunk_sums<3>(term, sums + kTensorSums);
+    const bool at_once = probe_kernels_[0] && chunk.n == kChunk &&
+                         (task_.cols % 32 == 0 || chunk.start % task_.cols + kChunk <= task_.cols);
+    const Shares shares = at_once ? probe(chunk) : round_and_count(chunk);
+    const float* v = rounded_.values;
+    if (at_once && task_.exact) {
+      single_sums(v, sums + kTensorSums);
+    } else {
+      const double* y = chunk.magnitudes;
+      difference_sums([v, y](int i) { return widen_lanes(v + i) - load_lanes(y + i); }, sums + kTensorSums);
+    }
     const bool lost = !(sums[kTensorSums + 1] <= 0x1.fffffffffffffp1023);
-    if (!chunk.finite || lost || task_.grid.table) return count_with_care(chunk, counts, sums);
+    if (!chunk.finite || lost || task_.grid.table) {
+      if (at_once) round_and_count(chunk);
+      return count_with_care(chunk, counts, sums);
+    }
     for (int k = 0; k < kTensorSums; ++k) sums[k] = tensor_sums[k];
     counts.nonzero += chunk.nonzero;
     counts.flushed += chunk.nonzero - shares.nonzero;
@@ -189,24 +158,60 @@ class ProbeCounter {
   }
 
  private:
+  // body(piece, i): the pieces of rows that a chunk has, and where in it they begin.
+  template <class Body>
+  MIXPREC_MEMBER void for_pieces(const Chunk& chunk, const Body& body) const {
+    const bool in_one_row = chunk.start + chunk.n <= task_.cols;
+    Piece piece{in_one_row ? 0 : chunk.start / task_.cols, in_one_row ? chunk.start : chunk.start % task_.cols, 0};
+    for (std::int64_t i = 0; i < chunk.n; i += piece.n, ++piece.r, piece.c = 0) {
+      piece.n = smaller(task_.cols - piece.c, chunk.n - i);
+      body(piece, i);
+    }
+  }
+
+  // Values of a whole chunk, or their exact differences, without its elements.
+  Shares probe(const Chunk& chunk) {
+    Shares all{0, 0, 0};
+    for_pieces(chunk, [&](const Piece& piece, std::int64_t i) {
+      const Spread spread = piece_spread(task_, piece);
+      const TileNumbers tiles = tile_numbers(task_, piece, rounded_.tiles);
+      const float* quantize = piece_entries(task_, piece, spread, tiles.quantize, rounded_.tiles.quantize);
+      const float* factor = piece_entries(task_, piece, spread, tiles.factor, rounded_.tiles.factor);
+      const Shares shares =
+          probe_kernels_[static_cast<int>(spread)](task_.grid, limits_, {chunk.absolute + i, rounded_.values + i, piece.n,
+                                                                         quantize, factor, task_.second_factor});
+      all = {all.nonzero + shares.nonzero, all.small + shares.small, all.saturated + shares.saturated};
+    });
+    return all;
+  }
+
+  // Elements and values of a chunk.
+  Shares round_and_count(const Chunk& chunk) {
+    round(chunk);
+    if (task_.tiled) return count_with(chunk, Each{rounded_.factors});
+    return count_with(chunk, Same{*task_.factor});
+  }
+
   template <class Factor>
   MIXPREC_MEMBER Shares count_with(const Chunk& chunk, const Factor& factor) {
-    return count_shares(limits_, chunk.x, rounded_.elements, factor, task_.second_factor, rounded_.values);
+    const float *x = chunk.x, *q = rounded_.elements;
+    if (task_.saturation != Saturation::never)
+      return count_shares<true>(limits_, x, q, kChunk, factor, task_.second_factor, rounded_.values);
+    return count_shares<false>(limits_, x, q, kChunk, factor, task_.second_factor, rounded_.values);
   }
 
   // Elements of a chunk and, of tiles, their factors; zeros after its end.
   void round(const Chunk& chunk) {
     const bool stochastic = task_.rounding == Rounding::stochastic;
     const std::uint32_t* words = stochastic ? philox_fill(philox_, chunk.start, chunk.n, rounded_.words) : nullptr;
-    Piece piece{chunk.start / task_.cols, chunk.start % task_.cols, 0};
-    for (std::int64_t i = 0; i < chunk.n; i += piece.n, ++piece.r, piece.c = 0) {
-      piece.n = smaller(task_.cols - piece.c, chunk.n - i);
+    for_pieces(chunk, [&](const Piece& piece, std::int64_t i) {
       const Spread spread = piece_spread(task_, piece);
-      const float* quantize = piece_entries(task_, piece, spread, task_.quantize, rounded_.quantize);
+      const TileNumbers tiles = tile_numbers(task_, piece, rounded_.tiles);
+      const float* quantize = piece_entries(task_, piece, spread, tiles.quantize, rounded_.tiles.quantize);
       kernels_[static_cast<int>(spread)](task_.grid, {chunk.x + i, rounded_.elements + i, piece.n, quantize,
                                                       rounded_.ones, stochastic ? words + i : nullptr});
-      if (task_.tiled) spread_over(task_, piece, task_.factor, rounded_.factors + i);
-    }
+      if (task_.tiled) spread_over(task_, piece, tiles.factor, rounded_.factors + i);
+    });
     for (std::int64_t i = chunk.n; i < kChunk; ++i) rounded_.elements[i] = rounded_.factors[i] = 0.0f;
   }
 
@@ -226,11 +231,8 @@ class ProbeCounter {
       before[i] = static_cast<double>(y);
       after[i] = static_cast<double>(v);
     }
-    const auto term = [&](int i) {
-      const double d = after[i] - before[i];
-      return Terms<kProbeSums>{{before[i], before[i] * before[i], d * d, __builtin_fabs(d), d}};
-    };
-    chunk_sums<kProbeSums>(term, sums);
+    magnitude_sums(before, sums);
+    difference_sums([&](int i) { return load_lanes(after + i) - load_lanes(before + i); }, sums + kTensorSums);
   }
 
   bool beyond_the_end(float y, float q, float v) const {
@@ -250,6 +252,7 @@ class ProbeCounter {
   Philox philox_;
   Rounded& rounded_;
   RowKernel kernels_[4];
+  ProbeKernel probe_kernels_[4];
 };
 
 // One for each probe of a pass; they hold what is worked out once.
@@ -271,18 +274,18 @@ class ProbeCounters {
 
 void statistics_chunks(const StatisticsPass& pass, std::int64_t begin, std::int64_t end, TensorCounts& tensor,
                        ProbeCounts* probes) {
-  Chunk chunk;
-  Rounded rounded;
+  Workspace workspace;
+  Chunk& chunk = workspace.chunk;
+  Rounded& rounded = workspace.rounded;
   Histogram histogram;
   for (float& one : rounded.ones) one = 1.0f;
   ProbeCounters counters(pass, rounded);
   for (std::int64_t index = begin; index < end; ++index) {
     load_chunk(pass.x, index, chunk);
-    histogram.add(chunk.x, chunk.n);
-    count_tensor(chunk, rounded.values, tensor);
-    const double* y = chunk.magnitudes;
+    fetch_ahead(pass.x, index);
+    count_tensor(chunk, rounded.values, tensor, histogram);
     double* sums = pass.sums + index * (kTensorSums + pass.count * kProbeSums);
-    chunk_sums<kTensorSums>([y](int i) { return Terms<kTensorSums>{{y[i], y[i] * y[i]}}; }, sums);
+    magnitude_sums(chunk.magnitudes, sums);
     for (int p = 0; p < pass.count; ++p)
       counters[p].count(chunk, probes[p], sums, sums + kTensorSums + p * kProbeSums);
   }

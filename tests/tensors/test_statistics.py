@@ -100,7 +100,7 @@ def test_the_share_of_a_gaussian_beyond_the_largest_number_is_the_published_one(
     exponent = x.double().reshape(-1, 32).abs().amax(1, keepdim=True).log2().floor()
     for cast, top, largest, half_step, beyond, share in (
         ("mxfp4", 2, 6.0, 1.0, 0.023, 0.0086),
-        ("mxfp8", 8, 448.0, 16.0, 0.0086, 0.0073),
+        ("mxfp8", 8, 448.0, 16.0, 0.0086, 0.0059),
     ):
         scaled = x.double().reshape(-1, 32).abs() * 2.0 ** (top - exponent)
         assert (scaled > largest).double().mean().item() == pytest.approx(beyond, rel=0.03)
