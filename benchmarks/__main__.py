@@ -1,10 +1,6 @@
 """All benchmarks."""
 
-<<<<<<< HEAD
-from . import convolution_step, kernels, monitor_overhead, optimizer_step, training_step
-=======
-from . import convolution_step, kernels, optimizer_step, statistics, training_step
->>>>>>> kernstats
+from . import convolution_step, kernels, monitor_overhead, optimizer_step, statistics, training_step
 
 kernels.main()
 statistics.main()

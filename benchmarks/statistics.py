@@ -2,7 +2,8 @@
 
     python -m benchmarks.statistics [--quick] [--level LEVEL] [--threads N] [--processor-time] [--out FILE]
 
-*Eight formats* are those that a run might ask about, none of them in use: a what-if. Prints a table and writes it as JSON.
+*Eight formats* are those that a run might ask about, none of them in use: a what-if. Prints a table and writes it as
+JSON.
 """
 
 import argparse

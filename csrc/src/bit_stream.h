@@ -11,6 +11,15 @@ MIXPREC_INLINE void store_bytes(LaneBits codes, std::uint8_t* out) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm512_cvtepi32_epi8((__m512i)codes));
 }
 
+// Codes of four vectors, one after the other; what is negative becomes 0.
+MIXPREC_INLINE void store_bytes(const LaneBits (&codes)[4], std::uint8_t* out) {
+  const __m512i first = _mm512_packus_epi32((__m512i)codes[0], (__m512i)codes[1]);
+  const __m512i second = _mm512_packus_epi32((__m512i)codes[2], (__m512i)codes[3]);
+  // Four codes of each vector lie together, as packing goes by quarters.
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  _mm512_storeu_si512(out, _mm512_permutexvar_epi32(order, _mm512_packus_epi16(first, second)));
+}
+
 // Codes of four bits: a pair of them is one lane of 64 bits.
 MIXPREC_INLINE void store_nibbles(LaneBits codes, std::uint8_t* out) {
   const __m512i pairs = _mm512_or_si512((__m512i)codes, _mm512_srli_epi64((__m512i)codes, 28));
@@ -25,6 +34,14 @@ MIXPREC_INLINE void store_bytes(LaneBits codes, std::uint8_t* out) {
   const __m256i bytes = _mm256_shuffle_epi8((__m256i)codes, first);
   const __m128i joined = _mm_or_si128(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
   _mm_storel_epi64(reinterpret_cast<__m128i*>(out), joined);
+}
+
+MIXPREC_INLINE void store_bytes(const LaneBits (&codes)[4], std::uint8_t* out) {
+  const __m256i first = _mm256_packus_epi32((__m256i)codes[0], (__m256i)codes[1]);
+  const __m256i second = _mm256_packus_epi32((__m256i)codes[2], (__m256i)codes[3]);
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);  // packing goes by halves
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out),
+                      _mm256_permutevar8x32_epi32(_mm256_packus_epi16(first, second), order));
 }
 
 MIXPREC_INLINE void store_nibbles(LaneBits codes, std::uint8_t* out) {

@@ -47,9 +47,9 @@ MIXPREC_INLINE PieceMeasure measure_moment(const StoredMoment& stored, std::int6
 }
 
 MIXPREC_INLINE void close_moment(const StoredMoment& stored, std::int64_t start, std::int64_t n, const float* values,
-                                 const PieceMeasure& measure) {
+                                 const float* roots, const PieceMeasure& measure) {
   if (stored.layout.kind == MomentKind::fp32) return;
-  if (in_codes(stored)) return store_codes(stored, start, n, values, measure);
+  if (in_codes(stored)) return store_codes(stored, start, n, values, roots, measure);
   auto* out = elements<std::uint16_t>(stored.values, start);
   if (!stored.layout.is_signed) return round_second_moments(values, n, out);
   round_halves(values, n, Dtype::bf16, out);

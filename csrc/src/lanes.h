@@ -63,6 +63,11 @@ MIXPREC_INLINE LaneBits smaller_unsigned(LaneBits a, LaneBits b) {
 
 MIXPREC_INLINE LaneFloats root(LaneFloats v) { return _mm512_sqrt_ps(v); }
 
+// The signs of x before bits that have none.
+MIXPREC_INLINE LaneBits with_signs(LaneBits bits, LaneFloats x) {
+  return (LaneBits)_mm512_ternarylogic_epi32((__m512i)bits, (__m512i)x, _mm512_set1_epi32(-0x7fffffff - 1), 0xf8);
+}
+
 MIXPREC_INLINE LaneBits load_bytes(const std::uint8_t* x) {
   return (LaneBits)_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x)));
 }
@@ -112,6 +117,8 @@ MIXPREC_INLINE LaneBits smaller_unsigned(LaneBits a, LaneBits b) {
 }
 
 MIXPREC_INLINE LaneFloats root(LaneFloats v) { return _mm256_sqrt_ps(v); }
+
+MIXPREC_INLINE LaneBits with_signs(LaneBits bits, LaneFloats x) { return bits | (as_bits(x) & all_lanes(kSign)); }
 
 MIXPREC_INLINE LaneBits load_bytes(const std::uint8_t* x) {
   return (LaneBits)_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(x)));

@@ -45,6 +45,13 @@ MIXPREC_INLINE float inverse_of(float scale) {
   return scale * inverse > 1.0f ? from_bits(to_bits(inverse) - 1) : inverse;
 }
 
+// What brings the largest magnitude of a block to twice the largest number of E4M3 or, a trifle below it, of E4M4: it
+// is multiplied by this and then raised.
+MIXPREC_INLINE float quantize_of(const mixprec::MomentLayout& layout, int power, float scale) {
+  const float largest = moment_numbers().largest[layout.is_signed ? 1 : 0][power];
+  return largest / (power == 0 ? root(scale) : scale);
+}
+
 // What coding a block needs to know of all its values.
 struct BlockMeasure {
   float quantize;
@@ -70,21 +77,21 @@ MIXPREC_INLINE BlockMeasure measure_block(const StoredMoment& stored, std::int64
   const int power = raised ? power_of(layout, scale, extent.smallest) : 0;
   stored.scales[block] = finite ? scale : quiet_nan();
   if (raised) stored.powers[block] = static_cast<std::uint8_t>(power);
-  return {inverse_of(scale), power, finite};
+  return {raised ? quantize_of(layout, power, scale) : inverse_of(scale), power, finite};
 }
 
-MIXPREC_INLINE void write_codes(const StoredMoment& stored, const BlockMeasure& measure, const float* x, std::int64_t n,
-                                std::uint8_t* out) {
+MIXPREC_INLINE void write_codes(const StoredMoment& stored, const BlockMeasure& measure, const float* x,
+                                const float* roots, std::int64_t n, std::uint8_t* out) {
   const bool raised = stored.layout.kind == MomentKind::e4m3, is_signed = stored.layout.is_signed;
   if (!measure.finite) {
     std::memset(out, !raised && is_signed ? kSignedZero : 0, static_cast<std::size_t>(n));
     return;
   }
-  const float quantize = measure.quantize;
-  if (raised && is_signed) return write_raised<SignedRaised>(measure.power, quantize, x, n, out);
-  if (raised) return write_raised<UnsignedRaised>(measure.power, quantize, x, n, out);
-  if (is_signed) return write_block(SignedPlaces(quantize, moment_numbers()), x, n, out);
-  write_block(UnsignedPlaces(quantize, moment_numbers()), x, n, out);
+  const BlockValues values{x, roots, measure.quantize};
+  if (raised && is_signed) return write_raised<SignedRaised>(measure.power, values, n, out);
+  if (raised) return write_raised<UnsignedRaised>(measure.power, values, n, out);
+  if (is_signed) return write_block<SignedPlaces>(values, n, out);
+  write_block<UnsignedPlaces>(values, n, out);
 }
 
 // Before n values of a piece, from element `start` on, are kept. All moments of a piece are measured before one is
@@ -99,11 +106,11 @@ MIXPREC_INLINE PieceMeasure measure_codes(const StoredMoment& stored, std::int64
 }
 
 MIXPREC_INLINE void store_codes(const StoredMoment& stored, std::int64_t start, std::int64_t n, const float* values,
-                                const PieceMeasure& measure) {
+                                const float* roots, const PieceMeasure& measure) {
   const std::int64_t size = stored.layout.block;
   std::uint8_t* out = static_cast<std::uint8_t*>(stored.values) + start;
   for (std::int64_t i = 0; i < n; i += size)
-    write_codes(stored, measure.blocks[i / size], values + i, smaller(size, n - i), out + i);
+    write_codes(stored, measure.blocks[i / size], values + i, roots + i, smaller(size, n - i), out + i);
 }
 
 // n values of a piece, from element `start` on.

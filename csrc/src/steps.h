@@ -17,7 +17,7 @@ struct StepScratch {
   alignas(64) float gradient[kStepPiece];
   alignas(64) float weight[kStepPiece];
   alignas(64) float moments[2][kStepPiece];
-  alignas(64) float direction[kStepPiece];  // that SGD goes
+  alignas(64) float found[kStepPiece];
   WeightScratch keeping;
 };
 
@@ -56,6 +56,22 @@ class Streams {
   int count_ = 0;
 };
 
+template <class OneRule>
+MIXPREC_INLINE void step_values(const OneRule& rule, const Slot& slot, int moments, std::int64_t start,
+                                const Values& values, const Streams& streams) {
+  move_moments(rule, values);
+  streams.fetch(start, 2);
+  PieceMeasure measures[2];
+  for (int i = 0; i < moments; ++i)
+    measures[i] = measure_moment(slot.moments[i], start, values.n, values.moments[i]);
+  const std::int64_t middle = smaller(kStepPiece / 2, values.n);
+  move_weight(rule, values, 0, middle);
+  if (moments > 0) close_moment(slot.moments[0], start, values.n, values.moments[0], values.found, measures[0]);
+  streams.fetch(start, 3);
+  move_weight(rule, values, middle, values.n);
+  if (moments > 1) close_moment(slot.moments[1], start, values.n, values.moments[1], values.found, measures[1]);
+}
+
 MIXPREC_INLINE void step_piece(const Slot& slot, const StepTask& task, std::int64_t start, std::int64_t n,
                                const Streams& streams, Philox& philox, StepScratch& scratch) {
   streams.fetch(start, 0);
@@ -63,22 +79,17 @@ MIXPREC_INLINE void step_piece(const Slot& slot, const StepTask& task, std::int6
   Values values{load(gradient, start, n, scratch.gradient),
                 open_weight(slot.weight, start, n, scratch.weight),
                 {nullptr, nullptr},
+                scratch.found,
                 n};
   for (int i = 0; i < task.moments; ++i)
     values.moments[i] = open_moment(slot.moments[i], start, n, scratch.moments[i]);
   streams.fetch(start, 1);
   if (task.rule.kind == RuleKind::adamw) {
-    update_adamw(task.rule.adamw, values);
+    step_values(task.rule.adamw, slot, task.moments, start, values, streams);
   } else {
-    update_sgd(task.rule.sgd, values, scratch.direction);
+    step_values(task.rule.sgd, slot, task.moments, start, values, streams);
   }
-  streams.fetch(start, 2);
-  PieceMeasure measures[2];
-  for (int i = 0; i < task.moments; ++i)
-    measures[i] = measure_moment(slot.moments[i], start, n, values.moments[i]);
   close_weight(slot.weight, start, n, values.weight, philox, scratch.keeping);
-  streams.fetch(start, 3);
-  for (int i = 0; i < task.moments; ++i) close_moment(slot.moments[i], start, n, values.moments[i], measures[i]);
 }
 
 // Pieces [begin, end) of all slots in a row.
@@ -141,7 +152,9 @@ void store_moment_pieces(const StoredMoment& stored, std::int64_t begin, std::in
   for_pieces(begin, end, n, [&](std::int64_t start, std::int64_t count) {
     if (stored.layout.kind == MomentKind::fp32)
       copy_values(values + start, count, elements<float>(stored.values, start));
-    close_moment(stored, start, count, values + start, measure_moment(stored, start, count, values + start));
+    alignas(64) float roots[kStepPiece];
+    for (std::int64_t i = 0; i < count; ++i) roots[i] = root(from_bits(to_bits(values[start + i]) & kMagnitude));
+    close_moment(stored, start, count, values + start, roots, measure_moment(stored, start, count, values + start));
   });
 }
 

@@ -27,7 +27,7 @@ def shows(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().out
 
 
-COMMANDS = ("compare", "analyze", "init", "report", "recipes", "formats", "doctor")
+COMMANDS = ("compare", "check", "analyze", "init", "report", "recipes", "formats", "doctor")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -40,11 +40,11 @@ class Block(nn.Module):
 class TinyGPT(nn.Module):
     """Two blocks on 17 tokens; ``checkpointed`` recomputes them in the backward pass."""
 
-    def __init__(self, width: int = 32, checkpointed: bool | None = None) -> None:
+    def __init__(self, width: int = 32, checkpointed: bool | None = None, blocks: int = 2) -> None:
         super().__init__()
         self.checkpointed = checkpointed
         self.embed = nn.Embedding(17, width)
-        self.blocks = nn.ModuleList([Block(width, 4) for _ in range(2)])
+        self.blocks = nn.ModuleList([Block(width, 4) for _ in range(blocks)])
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, 17, bias=False)
 
@@ -58,10 +58,10 @@ class TinyGPT(nn.Module):
         return self.head(self.norm(x))
 
 
-def tiny_gpt(checkpointed: bool | None = None) -> TinyGPT:
+def tiny_gpt(checkpointed: bool | None = None, blocks: int = 2) -> TinyGPT:
     """A tiny GPT with seed 0."""
     torch.manual_seed(0)
-    return TinyGPT(checkpointed=checkpointed)
+    return TinyGPT(checkpointed=checkpointed, blocks=blocks)
 
 
 def tokens(seed: int = 1) -> Tensor:

@@ -132,9 +132,10 @@ def test_the_reason_names_the_first_bad_parameter_in_backward_order():
     assert result.reason == (
         "skipped: inf in gradient of fc2.weight (and of 1 more), fp16 limit 65504; loss scale 65536 -> 32768"
     )
-    first, second = result.events
-    assert (first.name, first.site, first.message) == ("skipped", "fc2.weight", result.reason)
-    assert second.name == "not reproduced"  # gradients that no pass has made have no site
+    told = [(e.name, e.site) for e in result.events]
+    # What was written into a gradient by hand does not come again when the step is run again.
+    assert told == [("skipped", "fc2.weight"), ("not reproduced", "")]
+    assert result.events[0].message == result.reason
     assert str(result) == result.reason
 
 
@@ -159,7 +160,7 @@ def test_every_kind_of_scale_tells_its_part(name, loss_scale, end):
 def test_a_bad_loss_is_named():
     session = build("bf16")
     result = session.step(loss_of(session) * math.nan)
-    assert result.reason.startswith("skipped: the loss is NaN; NaN in <loss> (grad_output)")
+    assert result.reason.startswith("skipped: the loss is NaN; NaN in gradient of fc2.bias (and of 3 more)")
     assert result.skipped == {"optimizer": "NaN in gradient of fc2.bias (and of 3 more)"}
 
 
@@ -256,8 +257,9 @@ def test_events_are_a_tuple_of_the_last_thousand():
     session = build()
     for _ in range(3):
         session.step(loss_of(session) * math.inf)
-    assert [event.name for event in session.events] == ["skipped", "loss fault"] * 2 + ["skipped"]  # 1st, 2nd, 4th, ...
     assert isinstance(session.events, tuple)
+    # One fault, told once.
+    assert [event.name for event in session.events] == ["skipped", "loss fault", "skipped", "skipped"]
     session._events.extend(session.events * 400)
     assert len(session.events) == 1000
 

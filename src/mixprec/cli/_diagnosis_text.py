@@ -105,7 +105,8 @@ def _print_finding(console: Console, number: str, finding: Finding, where: str) 
     for name, text in _parts(finding):
         _print(console, f"{name + ':':<11}{text}")
     if finding.rule:
-        _print(console, "add to the recipe, rules before its own:")
+        is_rule = finding.rule.startswith("[[rules]]")
+        _print(console, "add to the recipe, rules before its own:" if is_rule else "in the recipe, instead of its own:")
         for line in finding.rule.rstrip().splitlines():
             console.print(Text(f"{' ' * (_INDENT + 3)}{line}".rstrip(), style="green"), soft_wrap=True)
 

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from cyclopts import App, CycloptsError
 
-from . import _analyze, _compare, _doctor, _formats, _init, _recipes, _report
+from . import _analyze, _check, _compare, _doctor, _formats, _init, _recipes, _report, _watch
 
 #: Exit statuses: a mistake of the user's; a run that failed; stopped by Ctrl-C.
 USER_ERROR, FAILED, INTERRUPTED = 2, 1, 130
@@ -35,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except CycloptsError as error:
-        return _tell(f"{str(error).rstrip('.')}; see {_help_for(words)}")
+        text = str(error)  # which may end in an ellipsis
+        return _tell(f"{text if text.endswith('...') else text.rstrip('.')}; see {_help_for(words)}")
     except OSError as error:
         named = f"{error.filename}: {error.strerror}" if error.filename is not None else str(error)
         return _tell(named)
@@ -55,9 +56,11 @@ def _app() -> App:
         help_format="markdown",
     )
     app.command(_compare.command, name="compare")
+    app.command(_check.command, name="check")
     app.command(_analyze.command, name="analyze")
     app.command(_init.command, name="init")
     app.command(_report.command, name="report")
+    app.command(_watch.command, name="watch")
     app.command(_recipes.command, name="recipes")
     app.command(_formats.command, name="formats")
     app.command(_doctor.command, name="doctor")
@@ -70,7 +73,7 @@ def _tell(message: str) -> int:
 
 
 def _help_for(words: list[str]) -> str:
-    commands = {"compare", "analyze", "init", "report", "recipes", "formats", "doctor"}
+    commands = {"compare", "check", "analyze", "init", "report", "watch", "recipes", "formats", "doctor"}
     return f"`mixprec {words[0]} --help`" if words and words[0] in commands else "`mixprec --help`"
 
 

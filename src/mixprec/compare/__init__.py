@@ -1,5 +1,6 @@
 """Run a workload under several recipes, with the same weights and data, and record what each costs and loses."""
 
+from ._check import check_recipe
 from ._compare import compare
 from ._comparison import Comparison
 from ._folder import recorded, recorded_recipes
@@ -21,6 +22,7 @@ __all__ = [
     "Workload",
     "WorkloadError",
     "WorkloadSource",
+    "check_recipe",
     "compare",
     "load_workload",
     "machine_facts",

@@ -19,6 +19,7 @@ from ._updates import UpdateFinding, UpdateWatch
 from ._watches import StepWatches
 from .alarms import Alarms, Thresholds
 from .attach import Monitor, attach
+from .check import Preflight, check_step
 from .locate import Fault, Locator, StepRecording, locate
 from .recorder import FlightRecorder
 from .sampling import Sampled, Sampler
@@ -33,6 +34,7 @@ __all__ = [
     "Locator",
     "Monitor",
     "Monitoring",
+    "Preflight",
     "Sampled",
     "Sampler",
     "SavedStorage",
@@ -48,6 +50,7 @@ __all__ = [
     "UpdateWatch",
     "attach",
     "can_look_into_graphs",
+    "check_step",
     "load_random_states",
     "locate",
     "random_states",

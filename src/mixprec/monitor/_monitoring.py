@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from ..specs import parse_cast
 from ._step_watch import StepWatch
 from .alarms import Thresholds
+from .export import Exporter, check_exporters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,10 +26,12 @@ class Monitoring:
         recorder_steps: steps that the flight recorder keeps; 0: none.
         thresholds: of the alarms.
         watches: further ones to be told of each step, after the library's own.
+        exporters: that the records are handed to as they are made (``mixprec.monitor.export``,
+            ``mixprec.report.live.LiveView``); closed with the run.
 
     Raises:
         ValueError: a negative number, no pattern, or a text that is no cast.
-        TypeError: a watch that is none.
+        TypeError: a watch or an exporter that is none.
 
     Example:
         >>> Monitoring(every=1, sites=("blocks.3.*",), what_if=("e4m3[tensor]", "mxfp4")).what_if
@@ -46,6 +49,7 @@ class Monitoring:
     recorder_steps: int = 64
     thresholds: Thresholds = field(default_factory=Thresholds)
     watches: tuple[StepWatch, ...] = ()
+    exporters: tuple[Exporter, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("every", "recorder_steps"):
@@ -61,6 +65,7 @@ class Monitoring:
             raise ValueError("Monitoring: sites is empty: expected patterns such as '*' or 'blocks.3.*'; every=0: none")
         for text in self.what_if:
             parse_cast(text)
+        check_exporters("Monitoring: exporters", self.exporters)
         for watch in self.watches:
             if not isinstance(watch, StepWatch):  # pyright: ignore[reportUnnecessaryIsInstance]  # what callers may give
                 raise TypeError(f"Monitoring: watches has a {type(watch).__name__}, expected a monitor.StepWatch")

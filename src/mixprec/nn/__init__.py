@@ -10,11 +10,13 @@ from ._device import native_here
 from ._function_region import FunctionMode, is_ruled
 from ._layer_types import is_converted_layer, register_layer
 from ._module_stack import ROOT, ModuleStack
-from ._node_origins import NodeOrigins
+from ._node_origins import NodeOrigins, tensors_of
 from ._operand_watch import OperandWatch, SeenOperand
+from ._passes_aside import passes_aside
 from ._resolve import is_without_session, resolve
 from ._standalone import StandaloneProducts
-from ._uncompiled import uncompiled
+from ._uncompiled import has_compiled_parts, uncompiled
+from ._uneven_blocks import uneven_blocks
 
 __all__ = [
     "ROOT",
@@ -32,12 +34,16 @@ __all__ = [
     "StandaloneProducts",
     "conversion_of",
     "convert",
+    "has_compiled_parts",
     "is_converted_layer",
     "is_in_backward",
     "is_ruled",
     "is_without_session",
     "native_here",
+    "passes_aside",
     "register_layer",
     "resolve",
+    "tensors_of",
     "uncompiled",
+    "uneven_blocks",
 ]

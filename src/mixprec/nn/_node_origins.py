@@ -21,9 +21,13 @@ class NodeOrigins(Generic[T]):
         self._origins: dict[int, T] = {}
 
     def note(self, args: tuple[Any, ...], origin: Callable[[], T]) -> None:
-        """An operator is about to run; its node, if it has one, has just taken its number."""
+        """An operator is about to run; its node, if it has one, has just taken its number.
+
+        The first operator that shows a number has made its node. One without a node of its own (an ``empty_like``)
+        shows that of the one before it, which it must not take.
+        """
         number = next_number() - 1
-        if (torch.is_grad_enabled() and any(t.requires_grad for t in tensors_of(args))) or number not in self._origins:
+        if number not in self._origins:
             self._origins[number] = origin()
 
     def of_running(self) -> T | None:

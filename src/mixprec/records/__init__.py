@@ -10,8 +10,9 @@ from ._analysis import (
     analysis_json,
 )
 from ._durable_file import FileFacts, make_folders, read_facts, replace_file, sync_folder, write_file
+from ._follow import Followed, RecordFollower
 from ._headline import headline
-from ._lines import LeftOut, Salvaged, read_records, salvage_records, write_records
+from ._lines import LeftOut, Salvaged, read_records, record_line, salvage_records, write_records
 from ._lock import RunLock, last_writer
 from ._memory_tables import MEMORY_KINDS, grouped, memory_table, per_parameter, sites_table
 from ._paired import Gap, Metric
@@ -78,6 +79,7 @@ __all__ = [
     "EventRecord",
     "FileFacts",
     "FindingRecord",
+    "Followed",
     "Forward",
     "Gap",
     "LeftOut",
@@ -88,6 +90,7 @@ __all__ = [
     "RecipeRecords",
     "RecipeSummary",
     "Record",
+    "RecordFollower",
     "RecordedStep",
     "RecorderDump",
     "RunEndRecord",
@@ -122,6 +125,7 @@ __all__ = [
     "read_dump",
     "read_facts",
     "read_records",
+    "record_line",
     "replace_file",
     "salvage_records",
     "seeds_table",

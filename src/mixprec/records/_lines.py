@@ -37,7 +37,7 @@ def write_records(path: str | Path, records: Iterable[Record]) -> None:
         >>> read_records(file)
         [RunEndRecord(recipe='bf16', seed=0, status='done', reason='')]
     """
-    data = "".join(map(_line, records)).encode()
+    data = "".join(map(record_line, records)).encode()
     if not data:
         return
     with open(path, "ab+", buffering=0) as file:
@@ -54,9 +54,9 @@ def read_records(path: str | Path) -> list[Record]:
         OSError: if the file cannot be read.
     """
     *lines, last = Path(path).read_bytes().split(b"\n")
-    records = [_record(line, path, number) for number, line in enumerate(lines, 1) if line.strip()]
-    if _is_json(last):
-        records.append(_record(last, path, len(lines) + 1))
+    records = [read_line(line, path, number) for number, line in enumerate(lines, 1) if line.strip()]
+    if is_json(last):
+        records.append(read_line(last, path, len(lines) + 1))
     return records
 
 
@@ -109,17 +109,23 @@ def salvage_records(path: str | Path) -> Salvaged:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
-            if not line.endswith(b"\n") and not _is_json(line):
+            if not line.endswith(b"\n") and not is_json(line):
                 is_cut_off = True
                 continue
             try:
-                records.append(_record(line.rstrip(b"\n"), path, number))
+                records.append(read_line(line.rstrip(b"\n"), path, number))
             except ValueError as error:
                 left_out.append(LeftOut(line=number, reason=str(error)))
     return Salvaged(records=tuple(records), left_out=tuple(left_out), is_cut_off=is_cut_off)
 
 
-def _line(record: Record) -> str:
+def record_line(record: Record) -> str:
+    r"""A record as its line of JSON, with the newline.
+
+    Example:
+        >>> record_line(RECORD_TYPES["end"](recipe="bf16", seed=0, status="done"))
+        '{"schema": 3, "type": "end", "recipe": "bf16", "seed": 0, "status": "done", "reason": ""}\n'
+    """
     body = {field.name: to_json(getattr(record, field.name)) for field in fields(record)}
     return json.dumps({"schema": SCHEMA_VERSION, "type": _NAMES[type(record)], **body}, allow_nan=False) + "\n"
 
@@ -134,13 +140,14 @@ def _mend_end(file: int) -> None:
         start = max(0, start - 65536)
         tail = os.pread(file, size - start, start)
     fragment = tail.rpartition(b"\n")[2]
-    if _is_json(fragment):
+    if is_json(fragment):
         os.write(file, b"\n")
     else:
         os.ftruncate(file, size - len(fragment))
 
 
-def _is_json(line: bytes) -> bool:
+def is_json(line: bytes) -> bool:
+    """Whether a line is whole."""
     try:
         json.loads(line)
     except ValueError:
@@ -148,7 +155,8 @@ def _is_json(line: bytes) -> bool:
     return True
 
 
-def _record(line: bytes, path: str | Path, number: int) -> Record:
+def read_line(line: bytes, path: str | Path, number: int) -> Record:
+    """One line as its record; its file and number are for the error."""
     where = f"{path}, line {number}"
     try:
         value: object = json.loads(line)

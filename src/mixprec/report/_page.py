@@ -30,6 +30,8 @@ from mixprec.records import (
 from ._curves import gap_chart, loss_chart
 from ._folder import RunFolder
 from ._memory_chart import memory_chart
+from ._single_run import single_run
+from .numbers import FindingLine, Numbers, finding_lines, gather
 
 #: What a GEMM's engine is, in a sentence each.
 ENGINES: Mapping[str, str] = MappingProxyType(
@@ -87,6 +89,7 @@ class Bar:
 class Page:
     """Everything that the template places."""
 
+    kind: str
     title: str
     subtitle: str
     folder: str
@@ -104,6 +107,8 @@ class Page:
     bars: tuple[Bar, ...]
     engine_words: str
     events: tuple[EventLine, ...]
+    findings: tuple[FindingLine, ...]
+    numbers: Numbers | None
     settings: tuple[tuple[str, str], ...]
     recipes: Mapping[str, str]
 
@@ -113,13 +118,18 @@ def make_page(folder: RunFolder) -> Page:
     summary = summarize(folder.records)
     header, recipes = group_by_recipe(folder.records)
     formats = _formats(summary)
+    # A session's folder has no comparison's header: it is told as the one run that it is.
+    alone = single_run(folder.records, recipes, summary)
     return Page(
+        kind="comparison" if alone is None else "run",
         title=summary.workload or folder.name,
-        subtitle=_subtitle(summary),
+        subtitle=_subtitle(summary) if alone is None else alone.subtitle,
         folder=folder.name,
         baseline=summary.baseline,
         order={row.recipe: index for index, row in enumerate(summary.rows)},
-        headlines=tuple(_headline(row, summary) for row in summary.rows),
+        headlines=tuple(_headline(row, summary) for row in summary.rows)
+        if alone is None
+        else (Headline(recipe=alone.recipe, text=alone.text, caveat=""),),
         main=summary_table(summary),
         unresolved=frozenset(row.recipe for row in summary.rows if _is_unresolved(row)),
         metrics=metrics_table(summary),
@@ -135,6 +145,8 @@ def make_page(folder: RunFolder) -> Page:
         bars=tuple(_bar(row, formats) for row in summary.rows if row.flop_shares),
         engine_words=_engine_words(summary),
         events=tuple(_events(recipes)),
+        findings=tuple(finding_lines(recipes)),
+        numbers=gather(recipes),
         settings=tuple(_settings(header, summary)),
         recipes=folder.recipes,
     )
@@ -182,7 +194,11 @@ def _engine_words(summary: Summary) -> str:
 def _events(recipes: Mapping[str, RecipeRecords]) -> Iterable[EventLine]:
     for recipe, own in recipes.items():
         alike: dict[tuple[str, str], list[EventRecord]] = {}
+        # A session tells its findings as events too; the page has a table of their own for them.
+        found = {(finding.name, finding.seed, finding.step) for finding in own.findings}
         for event in own.events:
+            if (event.name, event.seed, event.step) in found:
+                continue
             alike.setdefault((event.name, event.site), []).append(event)
         for (name, site), events in alike.items():
             yield _event_line(recipe, name, site, events)

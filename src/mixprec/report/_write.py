@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
 from mixprec.records import NOTHING
@@ -18,6 +18,7 @@ from ._folder import read_run_folder
 from ._page import Page, make_page
 
 _NUMBER_AND_UNIT = re.compile(r"\S (?=[<>]?\d+ %)|\d (?:%|(?:[kMG]?B|ms|s|of)\b)")
+_WORD, _CODE = re.compile(r"^[a-z]+(?=[ ,])"), re.compile(r"`([^`]+)`")
 _TEMPLATES = Path(__file__).with_name("templates")
 
 
@@ -64,20 +65,31 @@ def _render(page: Page) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["tie"] = _tie
+    environment.filters |= {"tie": _tie, "sentence": _sentence}
     return environment.get_template("page.html").render(
         {field.name: getattr(page, field.name) for field in fields(page)},
         nothing=NOTHING,
-        style=Markup((_TEMPLATES / "page.css").read_text(encoding="utf-8")),
-        script=_script((_TEMPLATES / "page.js").read_text(encoding="utf-8")),
+        style=Markup("\n".join(_template(name) for name in ("page.css", "numbers.css"))),
+        script=_script("\n".join(_template(name) for name in ("theme.js", "page.js", "numbers.js"))),
         plotly=_script(get_plotlyjs()),
         chart_data=_json(page.charts),
+        numbers_data=_json(page.numbers.runs if page.numbers else []),
     )
+
+
+def _template(name: str) -> str:
+    return (_TEMPLATES / name).read_text(encoding="utf-8")
 
 
 def _tie(text: str) -> str:
     """Keep a number and its unit on one line."""
     return _NUMBER_AND_UNIT.sub(lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
+
+
+def _sentence(text: str) -> Markup:
+    """A text as one: with a capital where it begins with a word, and a full stop; backquotes make code."""
+    begun = _WORD.sub(lambda found: found[0].capitalize(), text.rstrip("."))
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(_tie(begun))))) + "."
 
 
 def _script(text: str) -> Markup:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from torch.nn import Parameter
 
 from ..loss_scaling import ScaleState, scale_text
+from ..monitor.locate import LOSS
 from ..specs import LossScale
 from ._scales import LossScales
 from ._verdict import Verdict
@@ -38,8 +39,10 @@ def skip_reason(
     """
     found = {p: norm for optimizer in verdict.norms for p, norm in verdict.bad(optimizer).items()}
     bad = [(name, found[p]) for p, name in names.items() if p in found]
-    text = located[0] or _gradient_text(bad, compute_dtype) or "gradients of another rank are not finite"
     bad_losses = [loss for _, loss in verdict.losses if not math.isfinite(loss)]
+    if bad_losses and located[1].startswith(LOSS):
+        located = ("", "")  # which is said already; which gradients it spoiled is not
+    text = located[0] or _gradient_text(bad, compute_dtype) or "gradients of another rank are not finite"
     if bad_losses:
         text = f"the loss is {_kind(bad_losses[0])}; {text}"
     return "skipped: " + "; ".join(filter(None, (text, scaling))), located[1] or (bad[-1][0] if bad else "")

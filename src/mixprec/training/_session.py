@@ -15,11 +15,11 @@ from ..specs import Recipe
 from ._applying import Applier
 from ._averages import Averages
 from ._blame import no_gradient_reason
+from ._checkable import Checkable
 from ._checks import check_loss
 from ._dropping import Dropper
 from ._full_values import FullValues
 from ._in_flight import InFlight
-from ._locating import Locating
 from ._memory import Memory
 from ._memory_count import MemoryCounter
 from ._optimizers import choose, the_only
@@ -39,7 +39,7 @@ from ._windows import Windows
 _TAKES_WEIGHTS = ("step", "save", "full_weight")
 
 
-class Session(Locating):
+class Session(Checkable):
     """Made by ``prepare``; ties recipe, model, optimizers, loss scales and monitor together; ``print`` it to see them.
 
     Gradients are true gradients after every ``backward``: the loss scale is taken out at once, so that reading,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from torch import nn
 
 from ..monitor import Alarms, AlarmWatch, FlightRecorder, Listeners, Locator, Monitoring, Sampled, Sampler, StepWatch
+from ..monitor.export import Exporters, ExportWatch
 from ..nn import Conversion
 from ..optim import KeptWeights
 from ..records import Record, StatisticsRecord
@@ -61,6 +62,19 @@ def _alarms(watchable: Watchable, monitoring: Monitoring) -> Sequence[StepWatch]
     return (watch,)
 
 
+def _exporters(watchable: Watchable, monitoring: Monitoring) -> Sequence[StepWatch]:
+    if not monitoring.exporters:
+        return ()
+    watch = ExportWatch(
+        Exporters(monitoring.exporters),
+        recipe=watchable.recipe.name,
+        seed=watchable.seed,
+        is_scaled=watchable.recipe.loss_scale.kind != "none",
+    )
+    watchable.listeners.add(watch.hear)
+    return (watch,)
+
+
 def _sampler(watchable: Watchable, monitoring: Monitoring) -> Sequence[StepWatch]:
     if not monitoring.every:
         return ()
@@ -106,7 +120,7 @@ def _own(watchable: Watchable, monitoring: Monitoring) -> Sequence[StepWatch]:
 
 #: In the order in which they are told of a step. A replay comes before the sampler lets go of what the step itself has
 #: shown: the first is told, and what is seen anew is not.
-MAKERS: tuple[Maker, ...] = (_locator, _sampler, _alarms, _recorder, _own)
+MAKERS: tuple[Maker, ...] = (_locator, _exporters, _sampler, _alarms, _recorder, _own)
 
 
 def watching_of(watchable: Watchable, monitoring: Monitoring | None) -> Unwatched:

@@ -80,6 +80,7 @@ class Watched(Unwatched):
     def __init__(self, model: nn.Module, watches: Sequence[StepWatch], listeners: Listeners) -> None:
         self._model, self._watches, self._listeners = model, StepWatches(watches), listeners
         self._facts: StepFacts | None = None
+        self._in_a_row = set[tuple[str, str]]()  # what was found of the steps that were skipped since one was applied
 
     @property
     def findings(self) -> tuple[Finding, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]  # read only, here
@@ -124,6 +125,7 @@ class Watched(Unwatched):
 
     def after_update(self) -> list[Event]:
         """The weights have changed; what was found."""
+        self._in_a_row.clear()
         facts, self._facts = self._facts, None
         return [] if facts is None else self._told(self._watches.after_update(facts))
 
@@ -133,7 +135,9 @@ class Watched(Unwatched):
         found = () if facts is None else self._watches.skipped(facts)
         reasons = [(str(f.evidence["reason"]), f.site) for f in found if f.evidence.get("reason")]
         self.located = reasons[0] if reasons else ("", "")
-        return self._told(found)
+        new = [f for f in found if (f.name, f.site) not in self._in_a_row]  # one event is told once
+        self._in_a_row |= {(f.name, f.site) for f in found}
+        return self._told(new)
 
     def dropped(self) -> None:
         """What was backpropagated is thrown away."""

@@ -64,6 +64,13 @@ def test_a_spike_of_the_norm_and_a_drift():
     assert drifting == ["gradient-norm drift"]
 
 
+def test_gradients_of_zeros_are_a_fault_told_once():
+    alarms = Alarms()
+    told = [n for i in range(20) for n in names(alarms, step=i, loss=2.0, grad_norm=0.0)]
+    assert told == ["gradient of zeros"]
+    assert [n for i in range(4) for n in names(Alarms(), step=i, grad_norm=0.0)] == []
+
+
 def test_norms_that_always_jump_about_raise_nothing():
     alarms, source = Alarms(), random.Random(0)
     assert [n for i in range(2000) for n in names(alarms, step=i, grad_norm=source.lognormvariate(0.0, 2.0))] == []

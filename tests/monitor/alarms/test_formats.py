@@ -46,6 +46,18 @@ def test_what_is_beyond_its_limit_is_told_once_with_site_and_evidence(changes: d
     assert alarms.statistics([record(1, **changes)]) == ()
 
 
+def test_a_gradient_of_zeros_in_fp16_has_vanished():
+    (finding,) = Alarms().statistics([record(cast="fp16", zeros=0.96)])
+    assert (finding.name, finding.evidence["zeros"]) == ("vanished gradient", 0.96)
+    assert Recipe.from_toml(f'name = "mine"\ncompute_dtype = "fp16"\n{finding.rule}').loss_scale.kind == "dynamic"
+    quiet = [
+        record(cast="fp16", zeros=0.95),
+        record(cast="bf16", zeros=1.0),
+        record(cast="fp16", role="input", zeros=1),
+    ]
+    assert Alarms().statistics(quiet) == ()
+
+
 def test_below_the_limits_and_what_is_not_in_use_is_silent():
     alarms = Alarms()
     assert alarms.statistics([record(flushed=0.49, saturated=0.049, sqnr_db=6.1)]) == ()

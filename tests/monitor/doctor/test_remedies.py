@@ -46,15 +46,15 @@ def test_a_delayed_scale_that_saturates_becomes_a_current_one(tmp_path):
     assert precision_of(changed, OTHER) == PRECISION
 
 
-def test_a_measured_what_if_is_preferred_and_the_narrowest_that_fits(tmp_path):
+def test_a_measured_what_if_of_as_many_bits_is_preferred(tmp_path):
     what_ifs = [("mxfp8", 0.0, 30.0), ("mxfp6", 0.001, 20.0), ("mxfp4", 0.4, 12.0), ("bf16", 0.0, 50.0)]
     records = [statistics(cast="e5m2[tensor] delayed(16,max,1)", saturated=0.2)]
     records += [statistics(cast=cast, in_use=False, saturated=s, sqnr_db=db) for cast, s, db in what_ifs]
     finding = finding_of(tmp_path, records)
-    assert finding.remedy.startswith("mxfp6 for this operand: measured beside it in 1 samples: 0 % flushed, 0.1 %")
+    assert finding.remedy.startswith("mxfp8 for this operand: measured beside it in 1 samples: 0 % flushed, 0 %")
     precision = precision_of(with_rule(MINE, finding.rule), SITE)
     assert precision is not None
-    assert {str(precision.dgrad_grad_output), str(precision.wgrad_grad_output)} == {"mxfp6"}
+    assert {str(precision.dgrad_grad_output), str(precision.wgrad_grad_output)} == {"mxfp8"}
     assert precision.fprop_input == PRECISION.fprop_input
 
 
@@ -161,3 +161,23 @@ def test_stalled_weights_get_a_master(tmp_path):
     mine = Recipe(name="mine", compute_dtype="bf16", weights="true")
     finding = finding_of(tmp_path, [update(lost=0.9)], mine, "stalled weights")
     assert with_rule(mine, finding.rule).weights == "master"
+
+
+def test_two_operands_of_one_layer_are_mended_by_one_rule(tmp_path):
+    delayed = "delayed(16,max,1)"
+    records = [
+        statistics(cast=f"e5m2[tensor] {delayed}", role="grad_output", saturated=0.2),
+        statistics(cast=f"e4m3[tensor] {delayed}", role="input", saturated=0.3),
+    ]
+    casts = LayerPrecision.of(
+        input=f"e4m3[tensor] {delayed}", weight="e4m3[tensor]", grad_output=f"e5m2[tensor] {delayed}"
+    )
+    mine = Recipe(name="mine", compute_dtype="bf16", rules=(Rule(match="blocks.*", type="Linear", precision=casts),))
+    path = folder(tmp_path, records, mine)
+    findings = [d.finding for d in diagnose(path).findings if d.finding.name == "saturated"]
+    rules = [finding.rule for finding in findings if finding.rule]
+    assert (len(findings), len(rules)) == (2, 1)
+    precision = precision_of(with_rule(mine, rules[0]), SITE)
+    assert str(precision.fprop_input) == str(precision.wgrad_input) == "e4m3[tensor]"
+    assert str(precision.dgrad_grad_output) == "e5m2[tensor]"
+    assert "in the rule for" in next(finding for finding in findings if not finding.rule).remedy

@@ -7,25 +7,27 @@ may be short):
 1. ``amax`` is the largest magnitude. If it is infinite or NaN, every x counts as 0 and the scale is NaN (0x7fc00000),
    so that the whole block is read as NaN.
 2. ``scale = max(amax, 2^-100)``. The floor keeps every number times a scale above 0; blocks below it lose range.
-3. ``u = |x| * q`` with ``q = 1 / scale``, or the fp32 number below it if ``scale * q`` would be above 1 (which happens
-   where q is subnormal).
-4. The code, by kind. Without a sign (``is_signed`` false; a second moment) x counts as ``|x|``, and its rounding is by
-   chance, see below. With a sign it is to nearest.
+3. The code is x's product with a factor of the scale, rounded, by kind. Without a sign (``is_signed`` false; a second
+   moment) x counts as ``|x|``, and its rounding is by chance, see below. With a sign it is to nearest.
 
 ``e4m3``: the block's power p is one of 1/2, 1, 2, 4 (stored as 0, 1, 2, 3). ``range`` is the exponent field of
 ``scale`` less that of the smallest nonzero magnitude (0 if there is none; a subnormal's field is 0). With ``expand`` p
 is the largest one for which ``p * range <= limit``, else 1/2; the limit is 22 with a sign, 16 without.
 Without ``expand`` p is 1 with a sign, 1/2 without: of a second moment the root is kept, which is what an update divides
-by, and whose range is half as wide. Then::
+by, and whose range is half as wide. Then ``s``, twice what is rounded, is, with roots through fp64::
 
-    y = sqrt(u) (through fp64) | u | u * u | (u * u) * (u * u)
-    z = y * top, rounded; with a sign, bit 7 of the code is x's sign (of zero too)
+    sqrt(|x|) * (k / sqrt(scale)) | |x| * (k / scale) | u * u, u = |x| * (k / scale) | (u * u) * (u * u)
 
-With a sign z is rounded to E4M3 (4 exponent bits of bias 7, 3 mantissa bits, ``top`` 448; 0x7f, its NaN, is not used),
-ties to even, and the largest magnitude of a block comes back exactly. Without one it is rounded to E4M4 (the sign's bit
-is a fourth mantissa bit, all 256 codes are numbers, ``top`` 496). The number of a code of magnitude z is ``z / top``,
-its square (p = 1/2), its root (p = 2) or the root of its root (p = 4), computed in fp64, each operation rounded once,
-and rounded to fp32.
+The constant k brings ``scale`` to twice the largest number ``top``: ``2 top``, ``2 top``, its root, the root of that,
+in fp64, rounded to fp32; without a sign times ``1 - 2^-21`` before it is rounded, so that no s lies above ``2 top``.
+
+With a sign s/2 is rounded to E4M3 (4 exponent bits of bias 7, 3 mantissa bits, ``top`` 448; 0x7f, its NaN, is not
+used), ties away from zero, the largest magnitude of a block comes back exactly, and bit 7 of the code is x's sign (of
+zero too). Without one it is rounded to E4M4 (the sign's bit is a fourth mantissa bit, all 256 codes are numbers,
+``top`` 496). In both, ``t = max(s, 0.5 * s + 2^-6)`` is s from the smallest normal number on, and keeps below it the
+spacing that is there: its bits less those of 2^-6 are the code and, below it, 20 (E4M4: 19) bits that are rounded; to
+nearest by adding 2^19. The number of a code of magnitude z is ``z / top``, its square (p = 1/2), its root (p = 2) or
+the root of its root (p = 4), computed in fp64, each operation rounded once, and rounded to fp32.
 
 ``dynamic``: the code is the place in the ascending list of `dynamic_numbers`. These are straight lines, one for each
 decade, and both directions are computed from that. Decade i, of 7, has n parts, ``n = 2^i`` with a sign, else
@@ -35,32 +37,32 @@ A code's element: ``f`` is its place among these plus 1/2, or plus 3/2 without a
 [1, 2), and the decade i is k with a sign, else k - 1. The element is ``(9 m - 8) * (base * scale)``, where the first
 factor is exact and ``base = 10^(i-7)`` in fp32, 0 for the place 0, 1 for the last one; and at most ``scale``.
 
-u's place, as a fraction: between two neighbouring numbers it rises evenly from the place of the lower one to that of
-the other. ``u`` is at least 2^-24 here (without a sign, the first number that is not 0). Decade i comes from its
-exponent e: ``floor((e + 24) / 3)``, 6 at most. With ``first``, the decade's first number, and ``inverse``, 1 over the
-distance of two of its numbers, from fp64 rounded to fp32::
+``u = |x| * q`` with ``q = 1 / scale``, or the fp32 number below it if ``scale * q`` would be above 1 (which happens
+where q is subnormal). Its place, as a fraction: between two neighbouring numbers it rises evenly from the place of the
+lower one to that of the other. ``u`` is at least 2^-24 here (without a sign, the first number that is not 0). Decade i
+comes from its exponent e: ``floor((e + 24) / 3)``, 6 at most. With ``inverse``, 1 over the distance of two of its
+numbers, and ``offset``, its first number over that distance, ``(2 n + 9) / 18``, from fp64 rounded to fp32::
 
-    w = (u - first) * inverse
-    place = (place of first) + max(min(w, w * (5/3), 5 * w + 2), 2 * w - last)
+    w = u * inverse - offset
+    place = (place of the first) + max(min(w, w * (5/3), 5 * w + 2), 2 * w - last)
 
 The three in the minimum are the lines of the decade, of the gap before it (0.6 distances wide) and of the decade before
 it, whose distances are a fifth. The last number, 1, lies half a distance above the one before, whose w is ``last``: 63
-with a sign, 127 without. ``5 * w + 2`` and ``2 * w - last`` are rounded once; 5/3 is in fp32.
+with a sign, 127 without. ``w``, ``5 * w + 2`` and ``2 * w - last`` are rounded once; 5/3 is in fp32.
 
 With a sign u goes to number ``floor(place + 1/2)``, which is the nearest one (the 1/2 is added to the place of
-``first``; below the smallest number the threshold is 2.8e-7, not 2.75e-7). A negative x takes the number
+the first; below the smallest number the threshold is 2.8e-7, not 2.75e-7). A negative x takes the number
 ``-number_j``; the map has no -1, and the last before it serves. -0 counts as 0.
 
-5. Without a sign, a nonzero x never takes the code of 0 but the smallest other one (code 1): a second moment that
+4. Without a sign, a nonzero x never takes the code of 0 but the smallest other one (code 1): a second moment that
    vanished under a first one that did not would divide it by eps alone.
 
 **By chance.** A second moment changes by a thousandth in a step, a code by a thirtieth: to nearest it would stay where
 it is for good, and move with its block's scale instead. So u between two numbers goes to the larger with the
 probability of where it lies between them. The random bits are the low bits of x itself, mixed with its place j in the
 block: ``word = (bits(|x|) + j * 0x9e3779b9) * 0x85ebca6b mod 2^32``. No state is kept, and equal inputs give equal
-codes. E4M4: ``word >> 13`` is added to the bits of z, and the lower 19 are dropped; if z lies below 2^-6, where the
-spacing stays, 2^-6 is added to it first and taken from the result. Dynamic map: the code is
-``(floor(2^16 * place) + (word >> 16)) >> 16``; 0 for 0.
+codes. E4M4: ``word >> 13`` is added to the bits of t less those of 2^-6, and the lower 19 are dropped. Dynamic map: the
+code is ``(floor(2^16 * place) + (word >> 16)) >> 16``; 0 for 0.
 
 Source: Dettmers et al., 8-bit Optimizers via Block-wise Quantization, arXiv:2110.02861 (blocks, the dynamic map); Xi et
 al., COAT, arXiv:2410.19313 (powers that fit a block's range to E4M3's).
@@ -114,13 +116,16 @@ def encode(
     finite = (magnitude < 0x7F800000).all(1, keepdim=True)
     x, magnitude = torch.where(finite, x, 0.0), torch.where(finite, magnitude, 0)
     scale = magnitude.amax(1, keepdim=True).view(torch.float32).clamp(min=_LEAST_SCALE)
-    u = magnitude.view(torch.float32) * _inverse(scale)
     powers = _powers(magnitude, scale, expand, is_signed) if kind == "e4m3" else None
+    if powers is None:
+        fractions = magnitude.view(torch.float32) * _inverse(scale)
+    else:
+        fractions = _lifted_bits(magnitude.view(torch.float32), scale, powers, is_signed)
     if is_signed:
-        codes = _dynamic_codes(u, x < 0) if powers is None else _float_codes(u, x, powers)
+        codes = _dynamic_codes(fractions, x < 0) if powers is None else _float_codes(fractions, x)
     else:
         words = random_words(magnitude, torch.arange(block, device=x.device))
-        codes = _unsigned_dynamic_codes(u, words) if powers is None else _unsigned_float_codes(u, powers, words)
+        codes = (_unsigned_dynamic_codes if powers is None else _unsigned_float_codes)(fractions, words)
         codes = torch.where(magnitude > 0, codes.clamp(min=1), 0)
     scales = torch.where(finite, scale, math.nan).flatten()
     kept = None if powers is None else powers.flatten().to(torch.uint8)
@@ -236,33 +241,36 @@ def _powers(magnitude: Tensor, scale: Tensor, expand: bool, is_signed: bool) -> 
     return (spread <= limit).int() + (2 * spread <= limit).int() + (4 * spread <= limit).int()
 
 
-def _raised(u: Tensor, powers: Tensor, is_signed: bool) -> Tensor:
-    """Z, fp32."""
+def _lifted_bits(magnitude: Tensor, scale: Tensor, powers: Tensor, is_signed: bool) -> Tensor:
+    """Bits of t less those of 2^-6, int32; |x| is given."""
+    k = torch.tensor(_largest(is_signed), dtype=torch.float32, device=scale.device)[powers.long()]
+    rooted = powers == _ROOT
+    u = torch.where(rooted, _root(magnitude), magnitude) * (k / torch.where(rooted, _root(scale), scale))
     square = u * u
-    root = u.double().sqrt().float()
-    y = torch.where(powers == 0, root, torch.where(powers == 1, u, torch.where(powers == 2, square, square * square)))
-    top = _top(is_signed)
-    return y * top
-
-
-def _float_codes(u: Tensor, x: Tensor, powers: Tensor) -> Tensor:
-    """E4M3, int32."""
-    z = _raised(u, powers, True).double()
-    # Exponents and spacings of fp64 are exact; below the smallest normal number the spacing stays.
-    exponent = ((z.view(torch.int64) >> 52) - 1023).clamp(min=_MIN_EXPONENT)
-    spacing = ((exponent - 3 + 1023) << 52).view(torch.float64)
-    codes = (z / spacing).round().int() + ((exponent.int() - _MIN_EXPONENT) << 3)  # a carry has the right code too
-    return codes | ((x.view(torch.int32) >> 24) & 0x80)
-
-
-def _unsigned_float_codes(u: Tensor, powers: Tensor, words: Tensor) -> Tensor:
-    """E4M4, int32."""
-    z = _raised(u, powers, False)
+    s = torch.where(powers <= _PLAIN, u, torch.where(powers == 2, square, square * square))
     smallest = 2.0**_MIN_EXPONENT
-    normal = z >= smallest
-    bits = torch.where(normal, z, z + smallest).view(torch.int32)
-    cut = (bits + (words >> 13).int()) >> 19
-    return cut - ((_MIN_EXPONENT + 127) << 4) + (normal.int() << 4)
+    return torch.maximum(s, s * 0.5 + smallest).view(torch.int32) - ((_MIN_EXPONENT + 127) << 23)
+
+
+def _root(x: Tensor) -> Tensor:
+    return x.double().sqrt().float()
+
+
+def _largest(is_signed: bool) -> tuple[float, ...]:
+    """What brings a scale to twice the largest number, for each stored power."""
+    twice = 2 * _top(is_signed)
+    factor = 1.0 if is_signed else 1.0 - 2.0**-21
+    return tuple(k * factor for k in (twice, twice, math.sqrt(twice), math.sqrt(math.sqrt(twice))))
+
+
+def _float_codes(lifted: Tensor, x: Tensor) -> Tensor:
+    """E4M3, int32."""
+    return ((lifted + (1 << 19)) >> 20) | ((x.view(torch.int32) >> 24) & 0x80)
+
+
+def _unsigned_float_codes(lifted: Tensor, words: Tensor) -> Tensor:
+    """E4M4, int32."""
+    return (lifted + (words >> 13).int()) >> 19
 
 
 def _dynamic_codes(u: Tensor, negative: Tensor) -> Tensor:
@@ -282,8 +290,8 @@ def _dynamic_places(u: Tensor, is_signed: bool) -> Tensor:
     u = u.clamp(min=2.0**_LEAST_EXPONENT if is_signed else dynamic_numbers(False)[1])
     exponent = ((u.view(torch.int32) >> 23) - 127).long()
     region = torch.div(exponent - _LEAST_EXPONENT, 3, rounding_mode="floor").clamp(max=_DECADES - 1)
-    first, inverse, place = (torch.tensor(x, dtype=torch.float32, device=u.device)[region] for x in _lines(is_signed))
-    w = (u - first) * inverse
+    offset, inverse, place = (torch.tensor(x, dtype=torch.float32, device=u.device)[region] for x in _lines(is_signed))
+    w = (u.double() * inverse.double() - offset.double()).float()  # exact before it is rounded
     below = (w.double() * 5.0 + 2.0).float()
     top = (w.double() * 2.0 - (63.0 if is_signed else 127.0)).float()
     return place + torch.maximum(torch.minimum(torch.minimum(w, w * _CROSSING), below), top)
@@ -291,11 +299,11 @@ def _dynamic_places(u: Tensor, is_signed: bool) -> Tensor:
 
 @cache
 def _lines(is_signed: bool) -> tuple[tuple[float, ...], ...]:
-    """``first``, ``inverse`` and ``place`` of each decade."""
+    """``offset``, ``inverse`` and ``place`` of each decade."""
     parts = _parts(is_signed)
-    first = tuple((2 * n + 9) / (20 * n * 10 ** (_DECADES - 1 - i)) for i, n in enumerate(parts))
+    offset = tuple((2 * n + 9) / 18 for n in parts)
     inverse = tuple(n * 10 ** (_DECADES - i) / 9 for i, n in enumerate(parts))
-    return first, inverse, tuple(n + (0.5 if is_signed else -1.0) for n in parts)
+    return offset, inverse, tuple(n + (0.5 if is_signed else -1.0) for n in parts)
 
 
 def _dynamic_values(codes: Tensor, scales: Tensor, is_signed: bool) -> Tensor:

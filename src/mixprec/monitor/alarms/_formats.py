@@ -39,6 +39,9 @@ class FormatAlarm:
             *self._share(record, "flushed", record.flushed, self._at.flushed),
             *self._share(record, "saturated", record.saturated, self._at.saturated),
         ]
+        is_fp16_gradient = record.role == "grad_output" and record.cast == "fp16"
+        if self._latches.tells(f"vanished {_key(record)}", is_fp16_gradient and record.zeros > self._at.vanished):
+            found.append(self._vanished(record))
         if self._latches.tells(f"noise {_key(record)}", record.sqnr_db < self._at.sqnr_db):
             found.append(self._noise(record))
         return found
@@ -73,6 +76,19 @@ class FormatAlarm:
             threshold=threshold,
             remedy=_REMEDY[kind],
             rule=_rule(record),
+        )
+
+    def _vanished(self, record: StatisticsRecord) -> Finding:
+        return Finding(
+            step=record.step,
+            name="vanished gradient",
+            severity="warning",
+            site=f"{record.site} ({record.role})",
+            message=f"{100 * record.zeros:.3g} % of its elements are zero: what is below 6e-8 vanishes in fp16",
+            evidence={"zeros": record.zeros, "amax": record.amax, "elements": float(record.elements)},
+            threshold=f"above {100 * self._at.vanished:g} %",
+            remedy="a larger loss scale; a dynamic one finds it",
+            rule='[loss_scale]\nkind = "dynamic"\n',
         )
 
     def _noise(self, record: StatisticsRecord) -> Finding:

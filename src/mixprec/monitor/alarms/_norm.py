@@ -11,6 +11,9 @@ from ._curve import Past
 from ._latch import Latches
 from ._thresholds import Thresholds
 
+#: Steps in a row whose gradients are all zero.
+_ZEROS = 5
+
 
 class NormAlarm:
     """Compares each norm with the last ones, and the median of many with the lowest such median that there was.
@@ -22,12 +25,15 @@ class NormAlarm:
     def __init__(self, thresholds: Thresholds) -> None:
         at = thresholds
         self._at, self._latches, self._lowest = at, Latches(at.rearm), math.inf
-        self._past, self._long = Past(at.window), Past(at.drift_window)
+        self._past, self._long, self._zeros = Past(at.window), Past(at.drift_window), 0
 
     def step(self, step: int, norm: float) -> list[Finding]:
         """The gradient norm of an applied step."""
+        self._zeros = self._zeros + 1 if norm == 0.0 else 0
         if norm <= 0.0:
-            return []
+            is_on = self._latches.tells("gradient of zeros", self._zeros >= _ZEROS)
+            return [self._gone(step)] if is_on else []
+        self._latches.tells("gradient of zeros", False)
         found: list[Finding] = []
         log = math.log(norm)
         if self._past.is_full:
@@ -43,6 +49,18 @@ class NormAlarm:
                 found.append(self._drift(step, level))
             self._lowest = min(self._lowest, level)
         return found
+
+    def _gone(self, step: int) -> Finding:
+        return Finding(
+            step=step,
+            name="gradient of zeros",
+            severity="fault",
+            message=f"every element of every gradient was zero in {_ZEROS} steps in a row: nothing is learnt",
+            evidence={"gradient norm": 0.0, "steps": float(_ZEROS)},
+            threshold=f"{_ZEROS} steps in a row",
+            remedy="where the model computes in fp16, a larger loss scale (a dynamic one finds it): what is below 6e-8 "
+            "vanishes; else look whether the loss reaches the parameters",
+        )
 
     def _spike(self, step: int, norm: float, middle: float, limit: float) -> Finding:
         return Finding(
@@ -71,11 +89,13 @@ class NormAlarm:
         """What it remembers, as JSON can hold it."""
         lowest = self._lowest if math.isfinite(self._lowest) else None
         past, long = list(self._past.values), list(self._long.values)
-        return {"past": past, "long": long, "lowest": lowest, "told": self._latches.state()}
+        told = self._latches.state()
+        return {"past": past, "long": long, "lowest": lowest, "zeros": self._zeros, "told": told}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from a ``state()``."""
         self._past.values.extend(state["past"])
         self._long.values.extend(state["long"])
+        self._zeros = int(state["zeros"])
         self._lowest = math.inf if state["lowest"] is None else float(state["lowest"])
         self._latches.load(state["told"])

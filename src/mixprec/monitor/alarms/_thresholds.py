@@ -25,6 +25,7 @@ class Thresholds:
         scale_steps: steps that they are counted over.
         skipped_in_row: steps skipped in a row.
         flushed: share of the non-zero elements of a tensor that become zero.
+        vanished: share of the elements of an output's gradient that are zero, in fp16.
         saturated: share of the elements beyond the format's range.
         rising: how many times the median of its earlier samples a share must be to be called rising ...
         rising_least: ... and from which share on.
@@ -54,6 +55,7 @@ class Thresholds:
     scale_steps: int = 100
     skipped_in_row: int = 8
     flushed: float = 0.5
+    vanished: float = 0.95
     saturated: float = 0.05
     rising: float = 3.0
     rising_least: float = 0.02
@@ -66,7 +68,7 @@ class Thresholds:
             value = getattr(self, field.name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
                 raise ValueError(f"Thresholds: {field.name} is {value!r}: expected a number above 0")
-        for name in ("flushed", "saturated", "rising_least", "lost"):
+        for name in ("flushed", "vanished", "saturated", "rising_least", "lost"):
             if getattr(self, name) >= 1.0:
                 raise ValueError(f"Thresholds: {name} is {getattr(self, name)!r}, a share: expected a number below 1")
         for name in ("window", "smoothing", "drift_window", "scale_halvings", "scale_steps", "skipped_in_row", "rearm"):

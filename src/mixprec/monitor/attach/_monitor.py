@@ -22,6 +22,7 @@ from .._monitoring import Monitoring
 from .._stalled_weights import StalledWeights
 from .._step_watch import StepWatch
 from ..alarms import Alarms
+from ..export import Exporters
 from ..locate import Locator
 from ..recorder import FlightRecorder
 from ..sampling import Sampled, Sampler
@@ -83,6 +84,8 @@ class Monitor:
         if self._alarms is not None:
             told.add(self._alarms.hear)
             self._own.append(self._alarms)
+        self._exporters = Exporters(options.exporters)
+        told.add(self._exporters.hear)
         if self._folder is not None and options.recorder_steps:
             self.recorder = recorder = FlightRecorder(
                 self.model, self._folder.path, recipe=told.recipe, seed=told.seed, steps=options.recorder_steps
@@ -196,6 +199,7 @@ class Monitor:
         return self._loop.own_seconds + self._sampler.pass_seconds + recorded
 
     def _release(self) -> None:
+        self._exporters.close()
         if self._folder is not None:
             self._folder.release()
 

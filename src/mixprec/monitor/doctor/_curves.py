@@ -97,6 +97,8 @@ def _with_remedy(finding: Finding, run: OneRun, recipe: Recipe | None) -> Findin
     """What leaves fp16's range behind, where gradients overflowed it: the losses of the steps are finite."""
     if finding.rule or finding.name not in _OVERFLOWS or recipe is None or recipe.compute_dtype != "fp16":
         return finding
+    if recipe.loss_scale.kind == "static":  # whose remedy is told: a dynamic one
+        return finding
     skipped = [record.loss for record in run.steps if not record.applied and record.step <= finding.step]
     if not all(map(math.isfinite, skipped)):
         return finding

@@ -13,7 +13,7 @@ from ...specs import Cast, Recipe, parse_cast
 from .._finding import Finding
 from ..alarms import Alarms, Thresholds
 from ._contents import OneRun, RunContents
-from ._rules import cast_rule, compute_rule
+from ._rules import cast_rule, compute_rule, goes_with, with_rule
 
 _ROLES = ("input", "weight", "grad_output")
 _PLAIN = ("fp32", "bf16", "fp16")
@@ -26,8 +26,33 @@ def operand_findings(run: OneRun, contents: RunContents, thresholds: Thresholds)
     for _, records in groupby(run.statistics, key=lambda record: record.step):
         found += alarms.statistics(records)
     recipe = contents.recipes.get(run.recipe)
-    told = [_over_time(finding, run.statistics, recipe, thresholds) for finding in found]
-    return [*_not_finite(run.statistics), *told]
+    told: list[Finding] = []
+    for finding in found:
+        told.append(_over_time(finding, run.statistics, recipe, thresholds))
+        if told[-1].rule and goes_with(recipe, told[-1].rule):  # a later one of the same layer builds on it
+            recipe = None if recipe is None else with_rule(recipe, told[-1].rule)
+    return [*_not_finite(run.statistics), *_one_rule_a_layer(told)]
+
+
+def _one_rule_a_layer(findings: Sequence[Finding]) -> list[Finding]:
+    """A layer's rule once, with what its last finding asks for too: of two rules about one layer the second is dead."""
+    last = {_layer(finding): finding.rule for finding in findings if finding.rule}
+    first: dict[str, str] = {}
+    merged: list[Finding] = []
+    for finding in findings:
+        if not finding.rule:
+            merged.append(finding)
+        elif _layer(finding) in first:
+            remedy = f"{finding.remedy} (in the rule for {first[_layer(finding)]})"
+            merged.append(replace(finding, remedy=remedy, rule=""))
+        else:
+            first[_layer(finding)] = finding.site
+            merged.append(replace(finding, rule=last[_layer(finding)]))
+    return merged
+
+
+def _layer(finding: Finding) -> str:
+    return finding.site.rpartition(" (")[0]
 
 
 def _not_finite(records: Sequence[StatisticsRecord]) -> list[Finding]:
@@ -82,7 +107,12 @@ def _remedied(
     """The first cast that the recipe can give the operand: as measured by a what-if, else a current scale."""
     records = list(own)
     now = _read(next(r.cast for r in reversed(records) if r.in_use))
-    for better, why in (*_measured(records, thresholds), *_current(now)):
+    measured = _measured(records, thresholds)
+    bits = 0 if now is None else get_format(now.element).bits
+    # What costs nothing first: as many bits as now, or more; fewer, where all else does not go.
+    as_wide = [way for way in measured if get_format(way[0].element).bits >= bits]
+    narrower = [way for way in measured if way not in as_wide]
+    for better, why in (*as_wide, *_current(now), *narrower):
         rule = "" if now is None else cast_rule(site, role, better, recipe, now)
         if rule:
             return replace(finding, remedy=f"{better} for this operand: {why}", rule=rule)

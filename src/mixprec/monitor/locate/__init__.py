@@ -1,9 +1,9 @@
 """The NaN locator: replays a step that went bad, and names the first bad value by its site, with the likely cause."""
 
-from ._fault import Fault
+from ._fault import LOSS, Fault
 from ._locate import locate
 from ._locator import Locator
 from ._recording import MicroBatch, StepRecording
 from .causes import CAUSES, Cause
 
-__all__ = ["CAUSES", "Cause", "Fault", "Locator", "MicroBatch", "StepRecording", "locate"]
+__all__ = ["CAUSES", "LOSS", "Cause", "Fault", "Locator", "MicroBatch", "StepRecording", "locate"]

@@ -56,6 +56,8 @@ class KnownTensors:
 
     def of(self, x: Tensor) -> KnownTensor | None:
         """What is known of a tensor."""
+        if x.layout != torch.strided:
+            return None
         found = self._known.get(x.untyped_storage()._cdata)  # pyright: ignore[reportPrivateUsage]  # as StorageWeakRef asks
         return None if found is None else found[1]
 

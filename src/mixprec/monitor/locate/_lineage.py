@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
@@ -86,21 +87,25 @@ class Lineage:
 
     def of(self, x: Tensor) -> frozenset[Birth]:
         """The births whose values a tensor holds."""
-        found = self._births.get(_key(x))
+        found = self._births.get(_key(x)) if _has_storage(x) else None
         return frozenset() if found is None else found[1]
 
     def put(self, x: Tensor, births: frozenset[Birth]) -> None:
-        """``x`` holds values of these births."""
+        """``x`` holds values of these births; of a sparse one nothing is remembered."""
+        if not _has_storage(x):
+            return
         reference = StorageWeakRef(x.untyped_storage())
         self._births[reference.cdata] = (reference, births)
 
     def tags(self, x: Tensor) -> frozenset[str]:
         """The notes on a tensor."""
-        found = self._tags.get(_key(x))
+        found = self._tags.get(_key(x)) if _has_storage(x) else None
         return frozenset() if found is None else found[1]
 
     def tag(self, x: Tensor, tags: frozenset[str]) -> None:
-        """Note something on a tensor."""
+        """Note something on a tensor; of a sparse one nothing is remembered."""
+        if not _has_storage(x):
+            return
         reference = StorageWeakRef(x.untyped_storage())
         self._tags[reference.cdata] = (reference, tags)
 
@@ -109,6 +114,10 @@ class Lineage:
         roots = [birth.root() for x in tensors for birth in self.of(x)]
         loud = [birth for birth in roots if birth.kind != "constant"] or roots
         return min(loud, key=lambda birth: birth.index) if loud else None
+
+
+def _has_storage(x: Tensor) -> bool:
+    return x.layout == torch.strided
 
 
 def _key(x: Tensor) -> int:

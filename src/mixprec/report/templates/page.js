@@ -1,10 +1,7 @@
-"use strict";
-
 (() => {
+  const { color, commonLayout, narrow, redraw, touch } = mixprec;
   const data = JSON.parse(document.getElementById("chart-data").textContent);
   const charts = Object.entries(data).filter(([name, chart]) => chart && document.getElementById("chart-" + name));
-  const narrow = matchMedia("screen and (max-width: 760px)");
-  const touch = matchMedia("(pointer: coarse)");
   const PALETTES = 8;
 
   // Curves that coincide lie inside one another: `depth` counts from 0 for the last recipe, which is on top and narrowest.
@@ -28,10 +25,6 @@
     memory: { hovertemplate: "%{y}: %{customdata}<extra>%{fullData.name}</extra>" },
   };
 
-  function color(name) {
-    return getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
-  }
-
   function styled(trace) {
     const { series, kind } = trace.meta;
     if (kind === "memory") {
@@ -52,21 +45,15 @@
   }
 
   function layout(chart) {
-    const axis = {
-      color: color("soft"), gridcolor: color("line"), zeroline: false, ticks: "", automargin: true,
-      tickfont: { size: 12 }, fixedrange: touch.matches,
-    };
+    const { axis, ...common } = commonLayout();
     return {
-      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-      font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: color("ink") },
-      margin: { l: 8, r: 8, t: 8, b: 8 },
+      ...common,
       xaxis: { ...axis, showgrid: false, showline: true, linecolor: color("line"), range: chart.steps, title: { text: "step", font: { size: 12 } } },
       yaxis: {
         ...axis, range: chart.range || undefined, zeroline: chart.zero, zerolinecolor: color("soft"), zerolinewidth: 1,
       },
       legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 13 }, itemdoubleclick: "toggleothers" },
       hovermode: narrow.matches ? "closest" : "x unified",
-      hoverlabel: { bgcolor: color("paper"), bordercolor: color("line"), font: { color: color("ink"), size: 12 } },
       dragmode: touch.matches ? false : "zoom",
     };
   }
@@ -89,8 +76,5 @@
     }
   }
 
-  draw();
-  for (const query of [matchMedia("(prefers-color-scheme: dark)"), matchMedia("print"), narrow]) {
-    query.addEventListener("change", draw);
-  }
+  redraw(draw);
 })();

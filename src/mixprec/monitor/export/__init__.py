@@ -1,0 +1,20 @@
+"""Records on their way to where people look: files, TensorBoard, Prometheus, Weights & Biases."""
+
+from ._export_watch import ExportWatch
+from ._exporter import Exporter
+from ._exporters import Exporters, check_exporters
+from ._json_lines import JsonLinesExporter
+from ._prometheus import PrometheusExporter
+from ._tensorboard import TensorBoardExporter
+from ._wandb import WandbExporter
+
+__all__ = [
+    "ExportWatch",
+    "Exporter",
+    "Exporters",
+    "JsonLinesExporter",
+    "PrometheusExporter",
+    "TensorBoardExporter",
+    "WandbExporter",
+    "check_exporters",
+]
