@@ -96,7 +96,8 @@ def test_an_alarm_and_a_floor_name_nothing_else_than_their_loss():
         session.backward(session.model.p.sum())
         session.backward(session.model.q.sum() * INF, name="adv")
         session.step()
-    names = [e.name for e in session.events if e.name != "skipped"]
+    # Losses that do not come through the model's outputs cannot be run again.
+    names = [e.name for e in session.events if e.name not in ("skipped", "not reproduced")]
     assert names == ["loss scale floor", "loss scale alarm"]
     assert session._scales.state("loss").skipped_in_row == 0
 
