@@ -137,7 +137,8 @@ def test_a_buffer_that_changes_late_is_given_back_or_told(size):
     for _ in range(2):
         assert session.step(model(torch.ones(2, 4)).sum()).applied
     result = session.step(model(torch.full((2, 4), math.inf)).sum())
-    located = ("bad input data", "<input> (args[0])")
+    # A large buffer is not copied for the replay either, which then finds another one than the step did.
+    located = ("bad input data", "<input> (args[0])") if size == 8 else ("not reproduced", "")
     told = [(e.name, e.site) for e in result.events if e.name != "skipped"]
     assert located in told
     told.remove(located)
