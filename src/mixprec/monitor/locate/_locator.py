@@ -14,11 +14,15 @@ from ._fault import Fault
 from ._lineage import Birth
 from ._range import ranges_of
 from ._recording import MicroBatch, StepRecording
-from ._replay import Replay, Seen, is_sharded
+from ._replay import Replay, Seen, has_other_ranks, is_sharded
 from ._scales import ScaleHistory
 
 _COMPILED = "the model's calls were inside compiled code, which shows no arguments: call the module itself"
 _SHARDED = "the model is sharded, and a replay would talk to ranks that do not replay"
+_RANKS = (
+    "a replay on one rank would wait for the others (hooks on gradients, as DDP's, talk to them); run the step in one "
+    "process, or call session.locate(...) on all ranks"
+)
 _GONE = "replayed from the same arguments, random states and buffers, all gradients are finite"
 _OUTSIDE = "no gradient came back through the outputs of the model's calls"
 
@@ -129,6 +133,8 @@ class Locator:
         """Why there is nothing to replay, in words; empty where there is."""
         if is_sharded(self.recording.model):
             return _SHARDED
+        if has_other_ranks():
+            return _RANKS
         if not replay.passes:
             return _OUTSIDE if self.recording.passes else _COMPILED
         return next(filter(None, (batch.changed() for batch in replay.passes)), "")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
@@ -101,6 +102,11 @@ class Replay:
 def _values(gradient: Tensor) -> Tensor:
     """The elements of a gradient; of a sparse one those that its backward pass gave."""
     return gradient._values() if gradient.layout == torch.sparse_coo else gradient
+
+
+def has_other_ranks() -> bool:
+    """Whether this process trains beside others: their hooks on gradients (DDP's) would wait for all of them."""
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
 def is_sharded(model: nn.Module) -> bool:
