@@ -22,10 +22,21 @@ _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backw
 
 
 @contextmanager
-def everything_aside(model: nn.Module, conversion: Conversion | None) -> Generator[Mapping[str, Tensor]]:
+def everything_aside(
+    model: nn.Module,
+    conversion: Conversion | None,
+    casts: tuple[Tensor, Mapping[str, Tensor]] | None = None,
+    buffers: Mapping[tuple[str, str], Tensor] | None = None,
+) -> Generator[Mapping[str, Tensor]]:
     """Inside, a step may run; afterwards all is as it was before, the objects themselves.
 
     Buffers are copies inside, so that what else holds the buffers themselves sees no change.
+
+    Args:
+        model: the root.
+        conversion: of it, or ``None``.
+        casts: random state and histories that the conversion's passes begin with; ``None``: as they are.
+        buffers: values that they begin with, by module path and name; others as they are.
 
     Yields:
         The copies of the buffers, by name.
@@ -35,8 +46,8 @@ def everything_aside(model: nn.Module, conversion: Conversion | None) -> Generat
         stack.enter_context(_gradients_aside(model))
         stack.enter_context(_watchers_aside(model))
         if conversion is not None:
-            stack.enter_context(passes_aside(conversion))
-        copies = stack.enter_context(_modules_aside(model))
+            stack.enter_context(passes_aside(conversion, casts))
+        copies = stack.enter_context(_modules_aside(model, buffers or {}))
         no_sync = getattr(model, "no_sync", None)
         if callable(no_sync):
             stack.enter_context(no_sync())  # pyright: ignore[reportArgumentType, reportUnknownArgumentType]
@@ -101,7 +112,7 @@ def _is_own(hook: Any) -> bool:
 
 
 @contextmanager
-def _modules_aside(model: nn.Module) -> Generator[Mapping[str, Tensor]]:
+def _modules_aside(model: nn.Module, values: Mapping[tuple[str, str], Tensor]) -> Generator[Mapping[str, Tensor]]:
     """Copies of the buffers in the modules; afterwards the modules hold what they held."""
     modules = dict(model.named_modules())
     attributes = {name: dict(module.__dict__) for name, module in modules.items()}
@@ -112,7 +123,7 @@ def _modules_aside(model: nn.Module) -> Generator[Mapping[str, Tensor]]:
         for key, buffer in module._buffers.items():
             if buffer is not None:
                 # A buffer that several modules hold stays one.
-                copy = copies.setdefault(id(buffer), buffer.detach().clone())
+                copy = copies.setdefault(id(buffer), values.get((name, key), buffer).detach().clone())
                 module._buffers[key] = named[f"{name}.{key}".lstrip(".")] = copy
     try:
         yield named

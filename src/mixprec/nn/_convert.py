@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from ..specs import Recipe, load_recipe
-from ._aside import aside
 from ._audit import Audit, AuditRow, make_rows
 from ._class_swap import base_class
 from ._compute_mode import ComputeMode
@@ -187,17 +186,6 @@ class Conversion:
             yield
         finally:
             self.state.watch = before
-
-    @contextmanager
-    def aside(self, random: Tensor, histories: Mapping[str, Tensor]) -> Generator[None]:
-        """Passes inside are none of the training's: they draw from and scale by what is given, and leave no trace.
-
-        Args:
-            random: as of ``random_state()``.
-            histories: as of ``histories()``.
-        """
-        with aside(self.state, random, histories):
-            yield
 
     def module_of_nodes(self) -> Callable[[int], str | None] | None:
         """Tells which module's forward made a node of the graph, by the node's number, in the step that is measured.

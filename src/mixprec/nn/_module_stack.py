@@ -29,11 +29,6 @@ class ModuleStack:
         """The innermost running module's path."""
         return self._names[self._running[-1]] if self._running else ROOT
 
-    @property
-    def is_running(self) -> bool:
-        """Whether a module of the model is; its loss runs in none."""
-        return bool(self._running)
-
     def path_of(self, module: nn.Module) -> str | None:
         """A module's path; ``None``: it is not the model's."""
         return self._names.get(module)

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+
+from torch import Tensor
 
 from ._convert import Conversion
 from ._passing import Pass
@@ -14,11 +16,15 @@ from ._past_passes import PastPasses
 
 
 @contextmanager
-def passes_aside(conversion: Conversion) -> Generator[None]:
+def passes_aside(conversion: Conversion, casts: tuple[Tensor, Mapping[str, Tensor]] | None = None) -> Generator[None]:
     """Inside, passes of the model draw the random bits that come next and use none up; histories and audit stay too.
 
     Everything that a pass changes is a copy inside, so that no version counter of what is put back has moved. What was
     to be measured in the next step still is. Not to be entered in a forward pass.
+
+    Args:
+        conversion: of the model.
+        casts: ``random_state()`` and ``histories()`` that the passes begin with; ``None``: as they are.
 
     Example:
         >>> import torch
@@ -37,8 +43,9 @@ def passes_aside(conversion: Conversion) -> Generator[None]:
     }
     measured = conversion._rows, conversion._measured_notes
     own, thread.own = thread.own, Pass()
-    state.random, state.left, state._past = state.random.clone(), set(state.left), PastPasses()
-    state.histories = {name: history.clone() for name, history in state.histories.items()}
+    random, histories = (state.random, state.histories) if casts is None else casts
+    state.random, state.left, state._past = random.clone(), set(state.left), PastPasses()
+    state.histories = {name: history.clone() for name, history in histories.items()}
     state.observer = state.watch = None
     try:
         yield

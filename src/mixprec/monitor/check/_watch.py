@@ -132,7 +132,7 @@ class StepWatcher(TorchDispatchMode):
             own = getattr(node, "_sequence_nr", None)
             origin = None if own is None else self._places.get(own())
             return Place(ROOT, name, backward=True) if origin is None else replace(origin, backward=True)
-        path = self._modules.path if self._modules.is_running else LOSS
+        path = LOSS if self._modules.running is None else self._modules.path
         line, by = calling_line()
         place = Place(path, shown(name), line, by=by)
         if number not in self._places or (torch.is_grad_enabled() and any(t.requires_grad for t in floating(args))):

@@ -71,11 +71,6 @@ class Lineage:
         self.all: list[Birth] = []
 
     @property
-    def has_bad(self) -> bool:
-        """Whether anything was bad so far."""
-        return bool(self._births)
-
-    @property
     def has_tags(self) -> bool:
         """Whether any storage has a note."""
         return bool(self._tags)

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from ...nn import Conversion, conversion_of
+from .._aside import everything_aside
 from ._diagnosis import Circumstances, diagnose, laundered, saturation_fault
 from ._fault import Fault
 from ._known import KnownTensors
 from ._lineage import Birth
 from ._range import Range, is_finite, is_measured, ranges_of, tensor_leaves
-from ._untouched import untouched
 from ._watch import FaultWatch
 
 
@@ -104,7 +104,7 @@ def _run(
             known.add_arguments(args, kwargs)
             inputs.extend(ranges_of((args, kwargs)))
 
-    with untouched(model, conversion, None):
+    with everything_aside(model, conversion):
         if known is not None:
             known.add_buffers(model)
         with _hooks(model, see, divisor), torch.enable_grad():

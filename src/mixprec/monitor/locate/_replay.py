@@ -12,11 +12,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from .._aside import everything_aside
 from .._random_states import load_random_states
 from ._known import KnownTensors
 from ._range import is_finite, is_measured, tensor_leaves
 from ._recording import MicroBatch, StepRecording
-from ._untouched import detached, untouched
 from ._watch import FaultWatch
 
 
@@ -72,7 +72,7 @@ class Replay:
         self, batch: MicroBatch, watch: AbstractContextManager[Any], divisor: float, known: KnownTensors | None
     ) -> tuple[list[Tensor], list[Tensor]]:
         buffers = {key: kept.copy for key, kept in batch.buffers.items() if kept.copy is not None}
-        with untouched(self._model, self._conversion, batch.casts, buffers):
+        with everything_aside(self._model, self._conversion, batch.casts, buffers):
             if known is not None:
                 known.add_buffers(self._model)
             load_random_states(batch.states)
@@ -84,7 +84,7 @@ class Replay:
             return [x.detach() for x in outputs], bad
 
     def _forward(self, batch: MicroBatch) -> list[Tensor]:
-        args, kwargs = pytree.tree_map(detached, (batch.args, batch.kwargs))
+        args, kwargs = pytree.tree_map(_detached, (batch.args, batch.kwargs))
         device, enabled, dtype = batch.autocast
         with torch.enable_grad(), torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=False):
             return tensor_leaves(self._model(*args, **kwargs))
@@ -97,6 +97,14 @@ class Replay:
                 roots = [i for i in gradients if i < len(outputs) and outputs[i].requires_grad]
                 values = [gradients[i][0] if divisor == 1.0 else gradients[i][0] / divisor for i in roots]
                 torch.autograd.backward([outputs[i] for i in roots], values, retain_graph=len(batch.gradients) > 1)
+
+
+@torch.no_grad()
+def _detached(value: object) -> object:
+    """An argument without the graph that made it; one that a gradient was wanted of still is."""
+    if not isinstance(value, Tensor) or value.is_leaf:
+        return value
+    return value.detach().requires_grad_(value.requires_grad)
 
 
 def _values(gradient: Tensor) -> Tensor:
