@@ -9,6 +9,7 @@ from ._alarm_watch import AlarmWatch
 from ._callable_package import CallablePackage
 from ._finding import Finding
 from ._listeners import Listeners
+from ._model_hooks import ModelHook, called_modules
 from ._monitoring import Monitoring
 from ._random_states import load_random_states, random_states
 from ._saved_tensors import SavedStorage, SavedTensors, can_look_into_graphs, saved_tensors
@@ -32,6 +33,7 @@ __all__ = [
     "FlightRecorder",
     "Listeners",
     "Locator",
+    "ModelHook",
     "Monitor",
     "Monitoring",
     "Preflight",
@@ -49,6 +51,7 @@ __all__ = [
     "UpdateFinding",
     "UpdateWatch",
     "attach",
+    "called_modules",
     "can_look_into_graphs",
     "check_step",
     "load_random_states",

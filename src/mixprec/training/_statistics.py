@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase  # what all such layers share
 
+from ..monitor import ModelHook, called_modules
+
 #: Elements up to which a buffer is copied that nothing was seen to change yet.
 _LARGE = 2**20
 #: Elements up to which the copy of one is kept that its first step did not change.
@@ -85,8 +87,8 @@ class StatisticsKeeper:
         self._is_open, self._is_first = False, True
         self.calls = 0
         owners = [m for m in self._modules.values() if m._buffers]
-        hooked = {id(m): m for m in [*_called(model), *owners]} if owners else {}
-        self._handles = [module.register_forward_pre_hook(self) for module in hooked.values()]
+        hooked = {id(m): m for m in [*called_modules(model), *owners]} if owners else {}
+        self._handles = [module.register_forward_pre_hook(ModelHook(self)) for module in hooked.values()]
 
     def __call__(self, module: nn.Module, args: Any) -> None:
         """The hook: copy once for each step, in training mode."""
@@ -188,14 +190,6 @@ class StatisticsKeeper:
 
 def _path(key: tuple[str, str]) -> str:
     return ".".join(filter(None, key))
-
-
-def _called(module: nn.Module) -> Iterator[nn.Module]:
-    """What is called from outside: the model, or the parts of a container that has no forward pass of its own."""
-    yield module
-    if isinstance(module, nn.ModuleDict | nn.ModuleList):
-        for child in module.children():
-            yield from _called(child)
 
 
 def _has_statistics(module: nn.Module) -> bool:

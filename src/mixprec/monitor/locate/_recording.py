@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from ...nn import Conversion, conversion_of, is_in_backward
 from .._finding import Finding
+from .._model_hooks import ModelHook
 from .._random_states import random_states
 from .._step_watch import StepFacts
 from ._range import tensor_leaves
@@ -100,8 +101,8 @@ class StepRecording:
         self._copies: dict[tuple[str, str], KeptBuffer] = {}
         self._running: list[MicroBatch | None] = []
         self._handles = [
-            model.register_forward_pre_hook(self._begin, prepend=True, with_kwargs=True),
-            model.register_forward_hook(self._end, always_call=True),
+            model.register_forward_pre_hook(ModelHook(self._begin), prepend=True, with_kwargs=True),
+            model.register_forward_hook(ModelHook(self._end), always_call=True),
         ]
 
     def forget(self) -> None:
