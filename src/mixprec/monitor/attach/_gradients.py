@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ...kernels import gradient_squares
+
 
 @dataclass(frozen=True)
 class Norms:
@@ -29,38 +31,37 @@ class Norms:
 
 @torch.no_grad()
 def norms_of(gradients: Mapping[str, Tensor], losses: Sequence[Tensor]) -> Norms:
-    """Measure gradients of any floating dtype, dense, sparse or sharded (this rank's part).
-
-    Sums are fp32; a norm that leaves its range is taken again in fp64.
-    """
+    """Measure gradients of any floating dtype, dense, sparse or sharded (this rank's part); sums are fp64."""
     parts = {name: _dense(grad) for name, grad in gradients.items()}
-    found = _numbers(list(parts.values()), list(losses))
+    found = _on_the_host([*_norms(list(parts.values())), *(loss.detach().reshape(()) for loss in losses)])
     each = dict(zip(parts, found, strict=False))
-    for name, norm in each.items():
-        if not math.isfinite(norm):
-            each[name] = torch.linalg.vector_norm(parts[name], dtype=torch.float64).item()
-    total = math.sqrt(math.fsum(n * n for n in each.values() if not math.isnan(n)))
-    total = math.nan if any(map(math.isnan, each.values())) else total
+    total = math.nan if any(map(math.isnan, each.values())) else math.hypot(*each.values())
     is_finite = all(map(math.isfinite, each.values()))
     return Norms(each, total, tuple(found[len(parts) :]), is_finite)
 
 
-def _numbers(parts: Sequence[Tensor], losses: Sequence[Tensor]) -> list[float]:
-    """Norms, then losses, on the host."""
-    norms = [torch.linalg.vector_norm(part, dtype=_wide(part)) for part in parts]
-    numbers = [n.double() for n in (*norms, *(loss.detach().reshape(()) for loss in losses))]
+def _norms(parts: Sequence[Tensor]) -> list[Tensor]:
+    """The norm of each, on its device."""
+    norms: dict[int, Tensor] = {
+        i: torch.linalg.vector_norm(part) for i, part in enumerate(parts) if part.dtype == torch.float64
+    }
+    for device in dict.fromkeys(part.device for part in parts):
+        here = [i for i, part in enumerate(parts) if part.device == device and i not in norms]
+        norms.update(zip(here, gradient_squares([parts[i] for i in here]).sqrt(), strict=True))
+    return [norms[i] for i in range(len(parts))]
+
+
+def _on_the_host(numbers: Sequence[Tensor]) -> list[float]:
+    """0-d tensors as numbers, in one transfer from each device."""
     values: dict[int, float] = {}
     for device in dict.fromkeys(n.device for n in numbers):
         here = [i for i, n in enumerate(numbers) if n.device == device]
-        values.update(zip(here, torch.stack([numbers[i] for i in here]).tolist(), strict=True))
+        values.update(zip(here, torch.stack([numbers[i].double() for i in here]).tolist(), strict=True))
     return [values[i] for i in range(len(numbers))]
-
-
-def _wide(part: Tensor) -> torch.dtype:
-    return torch.float64 if part.dtype == torch.float64 else torch.float32
 
 
 def _dense(grad: Tensor) -> Tensor:
     if hasattr(grad, "to_local"):
         grad = grad.to_local()  # pyright: ignore[reportAttributeAccessIssue]
-    return grad.coalesce().values() if grad.layout == torch.sparse_coo else grad
+    grad = grad.coalesce().values() if grad.layout == torch.sparse_coo else grad
+    return torch.view_as_real(grad) if grad.is_complex() else grad

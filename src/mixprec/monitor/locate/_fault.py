@@ -101,9 +101,10 @@ class Fault:
     def _message(self) -> str:
         if not self.is_located:
             return f"{self.cause.name}: {self.detail}"
-        what = f"{self.cause.name}: {self.reason}, made by {self.operation} ({self.direction})"
-        values = f"of values from {self.low:.4g} to {self.high:.4g}, shape {list(self.shape)}"
-        return "; ".join(filter(None, (f"{what} {values}", self.detail)))
+        # What came in from outside was made by no operation.
+        how = "given with" if self.operation == "given" else f"made by {self.operation} ({self.direction}) of"
+        values = f"values from {self.low:.4g} to {self.high:.4g}, shape {list(self.shape)}"
+        return "; ".join(filter(None, (f"{self.cause.name}: {self.reason}, {how} {values}", self.detail)))
 
     def _evidence(self) -> dict[str, float | str]:
         return {
