@@ -14,7 +14,7 @@ from ._monitoring import Monitoring
 from ._random_states import load_random_states, random_states
 from ._saved_tensors import SavedStorage, SavedTensors, can_look_into_graphs, saved_tensors
 from ._stalled_weights import StalledWeights
-from ._step_watch import StepFacts, StepWatch
+from ._step_watch import QuietWatch, StepFacts, StepWatch
 from ._storages import StorageKey, storage_bytes, storages_in, tensors_in
 from ._updates import UpdateFinding, UpdateWatch
 from ._watches import StepWatches
@@ -37,6 +37,7 @@ __all__ = [
     "Monitor",
     "Monitoring",
     "Preflight",
+    "QuietWatch",
     "Sampled",
     "Sampler",
     "SavedStorage",

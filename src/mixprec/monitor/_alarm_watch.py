@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from torch import Tensor
-
 from ..records import Record, StatisticsRecord, UpdateRecord
 from ._finding import Finding
-from ._step_watch import StepFacts
+from ._step_watch import QuietWatch, StepFacts
 from .alarms import Alarms
 
 
-class AlarmWatch:
+class AlarmWatch(QuietWatch):
     """Holds losses, norms, scales and what was sampled against thresholds.
 
     ``hear`` is to be given the records of other watches: what they rouse is told at the end of the step.
@@ -32,15 +30,6 @@ class AlarmWatch:
         self._found += self.alarms.statistics(r for r in records if isinstance(r, StatisticsRecord))
         self._found += self.alarms.updates(r for r in records if isinstance(r, UpdateRecord))
 
-    def begin_backward(self, loss: Tensor, name: str, scale: float) -> None:
-        """Nothing."""
-
-    def end_backward(self) -> None:
-        """Nothing."""
-
-    def before_update(self, facts: StepFacts) -> None:
-        """Nothing."""
-
     def after_update(self, facts: StepFacts) -> tuple[Finding, ...]:
         """The alarms of an applied step."""
         return self._look(facts, applied=True)
@@ -48,15 +37,6 @@ class AlarmWatch:
     def skipped(self, facts: StepFacts) -> tuple[Finding, ...]:
         """The alarms of a skipped step."""
         return self._look(facts, applied=False)
-
-    def dropped(self) -> None:
-        """Nothing."""
-
-    def failed(self, error: BaseException) -> None:
-        """Nothing."""
-
-    def close(self) -> None:
-        """Nothing."""
 
     def _look(self, facts: StepFacts, *, applied: bool) -> tuple[Finding, ...]:
         scales = [facts.loss_scales[name] for name, _ in facts.losses if name in facts.loss_scales]

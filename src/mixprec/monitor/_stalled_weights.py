@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from torch import Tensor
 from torch.nn import Parameter
 
 from ._finding import Finding
-from ._step_watch import StepFacts
+from ._step_watch import QuietWatch, StepFacts
 from ._updates import UpdateWatch
 
 _REMEDY = "keep fp32 masters of 16-bit weights (recipes 'bf16' and 'fp16' do), or use a larger learning rate"
 
 
-class StalledWeights:
+class StalledWeights(QuietWatch):
     """Tells of 16-bit parameters no element of which moved in 20 applied steps, though they have gradients.
 
     A ``StepWatch`` around ``UpdateWatch``.
@@ -36,12 +35,6 @@ class StalledWeights:
         every: int = 1000,
     ) -> None:
         self._watch, self._idle = UpdateWatch(params, window=window, every=every), idle
-
-    def begin_backward(self, loss: Tensor, name: str, scale: float) -> None:
-        """Nothing."""
-
-    def end_backward(self) -> None:
-        """Nothing."""
 
     def before_update(self, facts: StepFacts) -> None:
         """Remember the weights where a window opens."""
@@ -64,19 +57,6 @@ class StalledWeights:
             )
             for found in self._watch.after_step()
         )
-
-    def skipped(self, facts: StepFacts) -> tuple[Finding, ...]:
-        """Nothing moves in a skipped step."""
-        return ()
-
-    def dropped(self) -> None:
-        """Nothing."""
-
-    def failed(self, error: BaseException) -> None:
-        """Nothing."""
-
-    def close(self) -> None:
-        """Nothing."""
 
     def state_dict(self) -> dict[str, Any]:
         """The steps so far, and the window that is open."""

@@ -79,3 +79,38 @@ class StepWatch(Protocol):
     def close(self) -> None:
         """The session ends; hooks go, files are closed."""
         ...
+
+
+class QuietWatch:
+    """A ``StepWatch`` that does nothing; who watches for one thing says what it does then.
+
+    Example:
+        >>> isinstance(QuietWatch(), StepWatch)
+        True
+    """
+
+    def begin_backward(self, loss: Tensor, name: str, scale: float) -> None:
+        """Nothing."""
+
+    def end_backward(self) -> None:
+        """Nothing."""
+
+    def before_update(self, facts: StepFacts) -> None:
+        """Nothing."""
+
+    def after_update(self, facts: StepFacts) -> tuple[Finding, ...]:
+        """Nothing is found."""
+        return ()
+
+    def skipped(self, facts: StepFacts) -> tuple[Finding, ...]:
+        """Nothing is found."""
+        return ()
+
+    def dropped(self) -> None:
+        """Nothing."""
+
+    def failed(self, error: BaseException) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""

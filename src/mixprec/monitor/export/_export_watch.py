@@ -6,15 +6,13 @@ import math
 import time
 from collections.abc import Sequence
 
-from torch import Tensor
-
 from ...records import Record, StepRecord
 from .._finding import Finding
-from .._step_watch import StepFacts
+from .._step_watch import QuietWatch, StepFacts
 from ._exporters import Exporters
 
 
-class ExportWatch:
+class ExportWatch(QuietWatch):
     """Makes a record of each step, and hands it on; ``hear`` takes those that others make.
 
     To be told before other watches, so that a step's record comes before what was sampled in it.
@@ -34,15 +32,6 @@ class ExportWatch:
         """Records that other watches made."""
         self._exporters.hear(records)
 
-    def begin_backward(self, loss: Tensor, name: str, scale: float) -> None:
-        """Nothing."""
-
-    def end_backward(self) -> None:
-        """Nothing."""
-
-    def before_update(self, facts: StepFacts) -> None:
-        """Nothing."""
-
     def after_update(self, facts: StepFacts) -> tuple[Finding, ...]:
         """An applied step."""
         return self._step(facts, applied=True)
@@ -50,12 +39,6 @@ class ExportWatch:
     def skipped(self, facts: StepFacts) -> tuple[Finding, ...]:
         """A skipped step."""
         return self._step(facts, applied=False)
-
-    def dropped(self) -> None:
-        """Nothing."""
-
-    def failed(self, error: BaseException) -> None:
-        """Nothing: the loop may go on."""
 
     def close(self) -> None:
         """Close the exporters."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from torch import Tensor, nn
+from torch import nn
 
 from ...nn import Conversion
 from .._finding import Finding
-from .._step_watch import StepFacts
+from .._step_watch import QuietWatch, StepFacts
 from ._diagnosis import Circumstances, diagnose, not_reproduced, saturation_fault
 from ._fault import Fault
 from ._lineage import Birth
@@ -27,7 +27,7 @@ _GONE = "replayed from the same arguments, random states and buffers, all gradie
 _OUTSIDE = "no gradient came back through the outputs of the model's calls"
 
 
-class Locator:
+class Locator(QuietWatch):
     """A ``StepWatch`` that replays a skipped step and tells its first fault.
 
     A replay is a forward and a backward pass, seen operation by operation (some 10 times a pass), and nothing is
@@ -57,15 +57,6 @@ class Locator:
         self.recording = StepRecording(model, conversion)
         self.last: Fault | None = None
         self._scales, self._is_dynamic = ScaleHistory(), is_dynamic
-
-    def begin_backward(self, loss: Tensor, name: str, scale: float) -> None:
-        """Nothing."""
-
-    def end_backward(self) -> None:
-        """Nothing."""
-
-    def before_update(self, facts: StepFacts) -> None:
-        """Nothing."""
 
     def after_update(self, facts: StepFacts) -> tuple[Finding, ...]:
         """The step was applied: its recording is forgotten."""

@@ -19,7 +19,7 @@ from ...nn import Conversion, conversion_of, is_in_backward
 from .._finding import Finding
 from .._model_hooks import ModelHook
 from .._random_states import random_states
-from .._step_watch import StepFacts
+from .._step_watch import QuietWatch, StepFacts
 from ._range import tensor_leaves
 
 #: Forward passes that are remembered of one step.
@@ -74,7 +74,7 @@ class MicroBatch:
         return ""
 
 
-class StepRecording:
+class StepRecording(QuietWatch):
     """Keeps what the passes of a step began with, from the last applied step on; a ``StepWatch``.
 
     Costs references, not copies, but for buffers that a pass changes and random states (5 KB). The gradient of each
@@ -116,15 +116,6 @@ class StepRecording:
             handle.remove()
         self.forget()
         self._copies.clear()
-
-    def begin_backward(self, loss: Tensor, name: str, scale: float) -> None:
-        """Nothing: hooks on the outputs see their gradients."""
-
-    def end_backward(self) -> None:
-        """Nothing."""
-
-    def before_update(self, facts: StepFacts) -> None:
-        """Nothing."""
 
     def after_update(self, facts: StepFacts) -> tuple[Finding, ...]:
         """The step was applied: its passes are forgotten."""

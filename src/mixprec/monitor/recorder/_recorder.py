@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from ...records import Outcome, Reason, RecorderDump, StatisticsRecord
 from .._finding import Finding
 from .._random_states import random_states
-from .._step_watch import StepFacts
+from .._step_watch import QuietWatch, StepFacts
 from ._batch import BatchIdentity
 from ._dumps import write_dump
 from ._entry import StepEntry
@@ -37,7 +37,7 @@ _ORDINARY_IN_ROW = 8
 _NOTE = "mixprec: the last steps are in "
 
 
-class FlightRecorder:
+class FlightRecorder(QuietWatch):
     """Keeps the last steps of a run, and writes them to ``RUN/recorder/`` when something goes wrong.
 
     Kept of each step: losses, gradient norm and that of each parameter, loss scales, statistics where it was sampled,
@@ -147,9 +147,6 @@ class FlightRecorder:
     def end_backward(self) -> None:
         """It was."""
         self._in_backward = False
-
-    def before_update(self, facts: StepFacts) -> None:
-        """The gradients are finite."""
 
     def after_update(self, facts: StepFacts) -> tuple[Finding, ...]:
         """The weights have changed."""

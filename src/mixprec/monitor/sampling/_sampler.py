@@ -17,7 +17,7 @@ from ...records import StatisticsRecord, UpdateRecord
 from .._finding import Finding
 from .._listeners import Listeners
 from .._monitoring import Monitoring
-from .._step_watch import StepFacts
+from .._step_watch import QuietWatch, StepFacts
 from ._gatherer import Gathered, Gatherer, read_gathered
 from ._plain_modules import PlainModules
 from ._update_sampler import Compared, UpdateSampler, read_updates
@@ -55,7 +55,7 @@ class _Unread:
     updates: list[Compared]
 
 
-class Sampler:
+class Sampler(QuietWatch):
     """Samples every so many applied steps: operands before their casts, plain modules' tensors, gradients, updates.
 
     Between sampled steps nothing is on: no hook, no watch. On a CPU what was sampled is told at the step's end; of an
@@ -101,12 +101,6 @@ class Sampler:
         """Of the last sampled step that was applied."""
         self._read()
         return self._found_updates
-
-    def begin_backward(self, loss: Tensor, name: str, scale: float) -> None:
-        """Nothing."""
-
-    def end_backward(self) -> None:
-        """Nothing."""
 
     def before_update(self, facts: StepFacts) -> None:
         """Sample the gradients, and the weights before they change."""
