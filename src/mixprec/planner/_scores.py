@@ -1,0 +1,63 @@
+"""What each candidate would do to each group of sites, measured in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidateScore:
+    """What a candidate does to a group.
+
+    Attributes:
+        loss: predicted change of the loss, from the forward products [units of the loss].
+        gradient_error: error of the weight's gradient over the gradient's norm, one draw.
+        gradient_bias: the part of it that does not average out.
+        gradient_noise: the gradient's own noise over micro-batches, over its norm; what the two above stand beside.
+        output_error: squared error of the output over its square: the usual measure, which does not rank layers.
+    """
+
+    loss: float
+    gradient_error: float = 0.0
+    gradient_bias: float = 0.0
+    gradient_noise: float = 0.0
+    output_error: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupScores:
+    """Sites that decide together, since they share an input or a weight.
+
+    Attributes:
+        name: the first site.
+        sites: module paths.
+        candidates: scores by the candidate's name; ``"keep"`` is all zeros.
+        is_dead: whether the gradient of its output was zero in every batch: nothing is known of it then.
+    """
+
+    name: str
+    sites: tuple[str, ...]
+    candidates: Mapping[str, CandidateScore]
+    is_dead: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """Scores of a model.
+
+    Attributes:
+        loss: the mean loss of the batches that were measured, unrounded.
+        batches: how many.
+        groups: in the order of the model.
+        seconds: what measuring cost.
+        step_seconds: what one training step of the same batches takes, measured beside it.
+        notes: what was left out, and why.
+    """
+
+    loss: float
+    batches: int
+    groups: tuple[GroupScores, ...]
+    seconds: float
+    step_seconds: float
+    notes: tuple[str, ...] = field(default=())
