@@ -54,10 +54,14 @@ class FullValues:
         """Look anew which optimizer has which parameter."""
         self._owners = {p: weights for weights in self._kept.values() for p in weights.parameters()}
 
-    def halves(self) -> dict[str, Parameter]:
-        """Parameters of 16 bits that an optimizer has, by name."""
+    def halves(self) -> dict[str, dict[str, Parameter]]:
+        """Parameters of 16 bits that each optimizer has, by name."""
         self.see()
-        return {n: p for n, p in self._model.named_parameters() if p.dtype in HALF_DTYPES and p in self._owners}
+        halves = {n: p for n, p in self._model.named_parameters() if p.dtype in HALF_DTYPES}
+        return {
+            name: {n: p for n, p in halves.items() if self._owners.get(p) is weights}
+            for name, weights in self._kept.items()
+        }
 
     def adopt_writes(self, chosen: Mapping[str, KeptWeights], step: int) -> list[Event]:
         """Take over what was written to weights of these optimizers from outside, and tell what is kept otherwise now.

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ..loss_scaling import ScaleState
-from ..monitor import Finding, UpdateWatch
+from ..monitor import Finding, StepRecords, UpdateWatch
 from ..nn import Audit, Conversion, is_without_session
 from ..optim import KeptWeights, WeightAverage
 from ..specs import Recipe
@@ -71,7 +71,9 @@ class Session(Checkable):
         self._conversion, self._scales, self._narrowed = conversion, scales, settings.narrowed
         self._statistics = StatisticsKeeper(model)
         self._watching = settings.watching
-        self._report = StepReport(model=model, recipe=recipe, scales=scales, folder=settings.folder)
+        self._listeners = settings.listeners
+        records = StepRecords(settings.listeners)
+        self._report = StepReport(model=model, recipe=recipe, scales=scales, records=records)
         self._in_flight = InFlight(conversion, self._statistics)
         self._gradients = ScaledGradients(model, kept)
         self._windows = Windows(kept)
@@ -86,7 +88,8 @@ class Session(Checkable):
         self._phases = PhaseKeeper(recipe, conversion, settings.total_steps)
         self._values = FullValues(model, kept)
         self._averages = Averages(model, kept, self._values)
-        watch = UpdateWatch(self._values.halves()) if recipe.weights == "true" else None
+        halves = self._values.halves() if recipe.weights == "true" else {}
+        watches = {name: UpdateWatch(params) for name, params in halves.items() if params}
         self._applier = Applier(
             averages=self._averages,
             gradients=self._gradients,
@@ -95,7 +98,7 @@ class Session(Checkable):
             statistics=self._statistics,
             phases=self._phases,
             schedules=settings.schedules,
-            watch=watch,
+            watches=watches,
         )
         self._dropper = Dropper(
             kept=kept, windows=self._windows, scales=scales, in_flight=self._in_flight, applier=self._applier
@@ -108,7 +111,8 @@ class Session(Checkable):
             phases=self._phases,
             kept=kept,
             scales=scales,
-            watch=watch,
+            watches=watches,
+            watching=self._watching,
             schedules=self.schedules,
             averages=self._averages,
         )
@@ -328,18 +332,20 @@ class Session(Checkable):
         verdict = self._judge.verdict(gradients, self._gradients.scale)
         if not verdict.steps:
             return self._pass_by(chosen, verdict, name, events)
-        step, before, states = self.applied, self._scales.scale(name), self._report.states()
-        self._watching.begin_step(step, verdict, gradients, self._gradients.scale, self.loss_scales)
+        step, states, loss_scales = self.applied, self._report.states(), self.loss_scales
+        self._watching.begin_step(step, verdict, gradients, self._gradients.scale, loss_scales)
         if verdict.is_finite:
             reason = ""
             self._watching.before_update()
             events += self._applier.apply(verdict, chosen, step)
             self.applied += 1
-            events += self._watching.after_update()
+            self._report.tell(step, verdict, loss_scales)
+            events += self._watching.after_update(step, verdict)
             told = self._report.decide(verdict)
         else:
             told = self._report.decide(verdict)
             self.skipped += 1
+            self._report.tell(step, verdict, loss_scales)
             # Buffers, random bits and gradients are still as the passes left them: a replay starts from there.
             found = self._watching.skipped()
             events += [self._report.skipped(verdict, states, step, self._watching.located), *found]
@@ -347,9 +353,8 @@ class Session(Checkable):
             events += self._applier.skip(step)
         events += [Event(step=step, name=event.name, message=event.message) for event in told]
         self._end(chosen, verdict.is_finite, zero_grad)
-        result = self._result(verdict, reason, name, events)
-        self._report.write(step, verdict, result, name, before)
-        return result
+        self._hear(events)
+        return self._result(verdict, reason, name, events)
 
     def _pass_by(
         self, chosen: Mapping[str, KeptWeights], verdict: Verdict, name: str, events: list[Event]
@@ -369,6 +374,10 @@ class Session(Checkable):
     def _result(self, verdict: Verdict, reason: str, name: str, events: list[Event]) -> StepResult:
         self._events.extend(events)
         return self._report.result(verdict, reason, name, events)
+
+    def _hear(self, events: list[Event]) -> None:
+        told = self._listeners
+        told.hear([event.record(told.recipe, told.seed) for event in events])
 
     def _end(self, chosen: Mapping[str, KeptWeights], is_finite: bool, zero_grad: bool) -> None:
         self._memory.end_step()

@@ -10,10 +10,10 @@ from torch import nn
 from torch.nn import Parameter
 
 from ..loss_scaling import ScaleState
+from ..monitor import StepRecords, least_scale
 from ..specs import Recipe
 from ._blame import scaling_texts, skip_reason, skipped_optimizers
 from ._result import Event, StepResult
-from ._run_folder import RunFolder
 from ._scales import LossScales
 from ._verdict import Verdict
 
@@ -26,13 +26,13 @@ class StepReport:
         model: whose parameters are named.
         recipe: of the session.
         scales: of its losses.
-        folder: of its run, or ``None``.
+        records: of its steps.
     """
 
     model: nn.Module
     recipe: Recipe
     scales: LossScales
-    folder: RunFolder | None
+    records: StepRecords
 
     def decide(self, verdict: Verdict) -> list[Any]:
         """Let the scales of the losses in a step go on; what they tell of it."""
@@ -73,11 +73,16 @@ class StepReport:
             losses=tuple(loss for loss in self.scales.names if loss in dict(verdict.losses)),
         )
 
-    def write(self, step: int, verdict: Verdict, result: StepResult, name: str, scale: float) -> None:
-        """Into the run folder, if there is one; ``scale`` is what the loss of that name was multiplied by."""
-        if self.folder is not None:
-            told = None if self.scales.spec(name).kind == "none" else scale
-            self.folder.write_step(step, [value for _, value in verdict.losses], result, told)
+    def tell(self, step: int, verdict: Verdict, loss_scales: Mapping[str, float]) -> None:
+        """Let its record be heard; ``loss_scales`` are what its losses were multiplied by."""
+        scaled = {name: scale for name, scale in loss_scales.items() if self.scales.spec(name).kind != "none"}
+        self.records.tell(
+            step=step,
+            losses=verdict.losses,
+            applied=verdict.is_finite,
+            grad_norm=verdict.norm,
+            loss_scale=least_scale(verdict.losses, scaled),
+        )
 
     def _names(self) -> dict[Parameter, str]:
         return {p: name for name, p in self.model.named_parameters()}
