@@ -52,6 +52,8 @@ def _listening(base: type[Any], listener: ScaledSteps) -> type[Any]:
     def reduce_ex(self: Any, protocol: Any) -> Any:
         # How copy and pickle take an object apart; in the parts its class is one that can be imported.
         made, given, *rest = super(listening, self).__reduce_ex__(protocol)
+        if getattr(made, "__name__", "") == "__newobj__":  # of copyreg's: pickle takes it for the object's class alone
+            made = base.__new__
         return (made, tuple(base if x is listening else x for x in given), *rest)
 
     about = {"__module__": base.__module__, "__doc__": base.__doc__, "__qualname__": base.__qualname__, _BASE: base}

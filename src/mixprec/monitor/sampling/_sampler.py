@@ -74,7 +74,7 @@ class Sampler(QuietWatch):
         self._modules = PlainModules(sampled.model, self._gatherer, weights=monitoring.weights)
         self._updates = UpdateSampler(sampled.value, sampled.idle, self._gatherer.wants)
         self._watching = ExitStack()
-        self._is_on = self._has_told = False
+        self._is_on = self._has_judged = False
         self._waiting: _Unread | None = None
         self._statistics: tuple[StatisticsRecord, ...] = ()
         self._found_updates: tuple[UpdateRecord, ...] = ()
@@ -146,11 +146,11 @@ class Sampler(QuietWatch):
     def state_dict(self) -> dict[str, Any]:
         """What it remembers, as JSON can hold it; what still lies on a device is told first."""
         self._read()
-        return {"has told": self._has_told, "turns": self._turns.state_dict()}
+        return {"has judged": self._has_judged, "turns": self._turns.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a ``state_dict()``."""
-        self._has_told = bool(state["has told"])
+        self._has_judged = bool(state["has judged"])
         self._turns.load_state_dict(state["turns"])
         self._begin()
 
@@ -191,15 +191,17 @@ class Sampler(QuietWatch):
         self._gradient_seconds += self._gatherer.own_seconds - before
 
     def _end(self, facts: StepFacts, updates: list[Compared]) -> tuple[Finding, ...]:
-        was_unseen = self._is_on and self._gatherer.operands == 0
+        was_seen = self._gatherer.operands > 0
         tensors = self._gatherer.take()
         self._read()
         self._waiting = _Unread(facts.step, tensors, updates)
         if all(one.raw.counts.device.type == "cpu" for one in tensors):
             self._read()
-        if not was_unseen or self._has_told or not facts.gradients:
+        if self._has_judged or not (was_seen or (self._is_on and facts.gradients)):
             return ()
-        self._has_told = True
+        self._has_judged = True  # what was seen once can be seen: a step without a pass of its own shows nothing either
+        if was_seen:
+            return ()
         return (unseen(facts.step, passes=self._modules.passes, layers=self._modules.layers),)
 
     def _read(self) -> None:
