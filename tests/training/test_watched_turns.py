@@ -98,7 +98,7 @@ def test_alternating_losses_are_no_spikes(tmp_path):
     session = session_of(model, tmp_path)
     torch.manual_seed(0)
     for i in range(60):
-        for name, value in (("d", 100.0), ("g", 1.0))[: 1 + (i % 3 == 0)]:
+        for name, value in (("d", 1.0), ("g", 100.0))[: 1 + (i % 3 == 0)]:
             loss = model[name](torch.ones(4, 4 if name == "d" else 3)).mean() * 1e-3
             session.step(loss - loss.detach() + value * (1 + 0.01 * torch.rand(())), optimizer=name, name=name)
     assert not [f for f in session.findings if f.name.startswith("loss")]

@@ -218,13 +218,13 @@ def test_weights_that_three_optimizers_do_not_move_are_told():
 
 
 def test_losses_of_optimizers_that_alternate_are_no_spikes():
-    """The critic's loss is 100 times the generator's, in turns: neither is a spike of the other's curve."""
+    """The generator's loss is 100 times the critic's, every third step: neither is a spike of the other's curve."""
     model = nn.ModuleDict({"d": nn.Linear(2, 1), "g": nn.Linear(2, 1)})
     d, g = sgd(model["d"], lr=0.0), sgd(model["g"], lr=0.0)
     torch.manual_seed(0)
     with mixprec.monitor(model, {"d": d, "g": g}) as monitor:
         for i in range(80):
-            for optimizer, part, value in ((d, "d", 100.0), (g, "g", 1.0))[: 1 + (i % 3 == 0)]:
+            for optimizer, part, value in ((d, "d", 1.0), (g, "g", 100.0))[: 1 + (i % 3 == 0)]:
                 optimizer.zero_grad()
                 loss = model[part](torch.ones(4, 2)).mean() * 1e-3
                 monitor.loss(loss - loss.detach() + value * (1 + 0.01 * torch.rand(())), part).backward()
