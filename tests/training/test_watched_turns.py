@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from mixprec.monitor import Monitoring
+from mixprec.monitor.doctor import diagnose
 from mixprec.records import StatisticsRecord, StepRecord, UpdateRecord, find_dumps, read_dump, read_records
 from mixprec.specs import LossScale
 from mixprec.training import prepare
@@ -114,3 +115,20 @@ def test_weights_that_do_not_move_are_told_of_each_of_three():
             model[name].weight.grad = torch.full((4,), 0.1, dtype=torch.bfloat16)
             told += [e.site for e in session.step(optimizer=name).events if e.name == "update too small"]
     assert told == ["a.weight", "b.weight", "c.weight"]
+
+
+def test_the_doctor_reads_each_turns_curve_for_itself(tmp_path):
+    model = gan()
+    session = session_of(model, tmp_path)
+    torch.manual_seed(0)
+    for i in range(108):
+        for name, value in (("d", 1.0), ("g", 100.0))[: 1 + (i % 2 == 0)]:
+            spike = 50.0 if (i, name) == (104, "g") else 1.0
+            loss = model[name](torch.ones(4, 4 if name == "d" else 3)).mean() * 1e-3
+            level = value * spike * (1 + 0.01 * torch.rand(()))
+            session.step(loss - loss.detach() + level, optimizer=name, name=name)
+    steps = of(tmp_path, StepRecord)
+    assert [step.turn for step in steps[:4]] == ["d: d", "g: g", "d: d", "d: d"]
+    number = next(step.step for step in steps if step.loss > 1000)
+    found = [(d.finding.name, d.finding.step) for d in diagnose(tmp_path).findings if "loss" in d.finding.name]
+    assert found == [("loss spike", number)]

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..records import Record, StatisticsRecord, UpdateRecord
 from ._finding import Finding
-from ._step_records import least_scale, sum_of
+from ._step_records import least_scale, sum_of, turn_of
 from ._step_watch import QuietWatch, StepFacts
 from .alarms import Alarms, Thresholds
 
@@ -64,7 +64,7 @@ class AlarmWatch(QuietWatch):
         return alarms
 
     def _look(self, facts: StepFacts, *, applied: bool) -> tuple[Finding, ...]:
-        name = f"{'+'.join(facts.optimizers)}: {'+'.join(sorted({name for name, _ in facts.losses}))}"
+        name = turn_of(facts.optimizers, facts.losses)
         if name not in self._curves:
             self._curves[name] = Alarms(self._thresholds)
         curves = self._curves[name]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..records import StepRecord
 from ._listeners import Listeners
+
+#: What a loss is called that was given no name.
+_UNNAMED = "loss"
 
 
 class StepRecords:
@@ -15,18 +18,22 @@ class StepRecords:
 
     Args:
         listeners: hear it; with their recipe and seed.
+        optimizers: names of all that the loop has.
 
     Example:
         >>> heard = []
         >>> listeners = Listeners(recipe="bf16", seed=0)
         >>> listeners.add(heard.extend)
-        >>> StepRecords(listeners).tell(step=0, losses=[("loss", 2.5)], applied=True, grad_norm=1.0, loss_scale=None)
-        >>> heard[0].loss, heard[0].applied
-        (2.5, True)
+        >>> StepRecords(listeners, ["d", "g"]).tell(
+        ...     step=0, losses=[("loss", 2.5)], applied=True, grad_norm=1.0, loss_scale=None, optimizers=["d"]
+        ... )
+        >>> heard[0].loss, heard[0].applied, heard[0].turn
+        (2.5, True, 'd: loss')
     """
 
-    def __init__(self, listeners: Listeners) -> None:
+    def __init__(self, listeners: Listeners, optimizers: Iterable[str]) -> None:
         self._listeners, self._last = listeners, time.perf_counter()
+        self._has_turns = len(set(optimizers)) > 1
 
     def restart(self) -> None:
         """The time of the next step begins now."""
@@ -40,6 +47,7 @@ class StepRecords:
         applied: bool,
         grad_norm: float | None,
         loss_scale: float | None,
+        optimizers: Iterable[str],
     ) -> None:
         """A step was taken or skipped.
 
@@ -49,6 +57,7 @@ class StepRecords:
             applied: whether weights were updated.
             grad_norm: of all gradients; ``None`` where there were none.
             loss_scale: that it ran under; ``None`` without one.
+            optimizers: names of those that took it.
         """
         now = time.perf_counter()
         seconds, self._last = now - self._last, now
@@ -62,8 +71,23 @@ class StepRecords:
             grad_norm=grad_norm,
             loss_scale=loss_scale,
             tokens=None,
+            turn=turn_of(optimizers, losses) if self._has_turns or _are_named(losses) else "",
         )
         self._listeners.hear([record])
+
+
+def turn_of(optimizers: Iterable[str], losses: Sequence[tuple[str, float]]) -> str:
+    """Which optimizers take a step with which losses.
+
+    Example:
+        >>> turn_of(["g", "d"], [("loss", 1.0), ("penalty", 0.1), ("loss", 1.2)])
+        'd+g: loss+penalty'
+    """
+    return f"{'+'.join(sorted(optimizers))}: {'+'.join(sorted({name for name, _ in losses}))}"
+
+
+def _are_named(losses: Sequence[tuple[str, float]]) -> bool:
+    return any(name != _UNNAMED for name, _ in losses)
 
 
 def sum_of(losses: Sequence[tuple[str, float]]) -> float | None:

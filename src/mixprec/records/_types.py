@@ -68,6 +68,8 @@ class StepRecord:
         grad_norm: of the unscaled gradient before clipping; ``None`` where it was not taken.
         loss_scale: that the step ran under; ``None`` without one.
         tokens: tokens (or samples) in the step; ``None`` where unknown.
+        turn: which optimizers took it with which losses, where a run has several: steps of another turn have other
+            losses and norms; else empty.
     """
 
     recipe: str
@@ -79,6 +81,7 @@ class StepRecord:
     grad_norm: float | None
     loss_scale: float | None
     tokens: int | None
+    turn: str = ""
 
     @property
     def curve_loss(self) -> float:

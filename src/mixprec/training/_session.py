@@ -72,7 +72,7 @@ class Session(Checkable):
         self._statistics = StatisticsKeeper(model)
         self._watching = settings.watching
         self._listeners = settings.listeners
-        records = StepRecords(settings.listeners)
+        records = StepRecords(settings.listeners, kept)
         self._report = StepReport(model=model, recipe=recipe, scales=scales, records=records)
         self._in_flight = InFlight(conversion, self._statistics)
         self._gradients = ScaledGradients(model, kept)

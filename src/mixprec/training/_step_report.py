@@ -82,6 +82,7 @@ class StepReport:
             applied=verdict.is_finite,
             grad_norm=verdict.norm,
             loss_scale=least_scale(verdict.losses, scaled),
+            optimizers=verdict.steps,
         )
 
     def _names(self) -> dict[Parameter, str]:

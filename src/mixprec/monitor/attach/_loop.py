@@ -63,7 +63,7 @@ class LoopSteps:
     ) -> None:
         self._names, self._scaler = {optimizer: name for name, optimizer in optimizers.items()}, scaler
         self._watches, self._listeners = StepWatches(watches), listeners
-        self._records, self._parameters = StepRecords(listeners), NamedParameters(model)
+        self._records, self._parameters = StepRecords(listeners, optimizers), NamedParameters(model)
         self._losses = Losses(self._watches, self._loss_scale)
         self._facts: StepFacts | None = None
         self._update, self._round, self.told = Update(), Round(), ToldOnce()
@@ -88,8 +88,9 @@ class LoopSteps:
         self._losses.given(loss, name)
 
     def failed(self, error: BaseException) -> None:
-        """The loop is left by an exception."""
-        self._update = Update()
+        """The loop is left by an exception: what was applied of the step is in its record, and no watch sees more."""
+        self._losses.end_backward()
+        self._take_update()
         self._watches.failed(error)
 
     def close(self) -> None:
@@ -206,6 +207,7 @@ class LoopSteps:
             applied=whole.is_applied,
             grad_norm=whole.grad_norm,
             loss_scale=None if self._scaler is None else whole.loss_scale,
+            optimizers=whole.names,
         )
         self._tell_update(update)
         self.step, self.skipped = self.step + whole.is_applied, self.skipped + (not whole.is_applied)

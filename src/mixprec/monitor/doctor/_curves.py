@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from dataclasses import replace
 
 from ...records import StepRecord
@@ -23,10 +24,10 @@ _TO_DYNAMIC = '[loss_scale]\nkind = "dynamic"\n'
 
 def curve_findings(run: OneRun, contents: RunContents, thresholds: Thresholds) -> list[Finding]:
     """Loss, gradient norm and loss scale, step by step."""
-    alarms, found = Alarms(thresholds), list[Finding]()
+    alarms, found = defaultdict[str, Alarms](lambda: Alarms(thresholds)), list[Finding]()
     knows_losses = any(not math.isnan(record.curve_loss) for record in run.steps)
     for record in run.steps:
-        found += alarms.step(
+        found += alarms[record.turn].step(
             step=record.step,
             loss=record.loss if knows_losses and _is_known(record) else None,
             grad_norm=record.grad_norm,
