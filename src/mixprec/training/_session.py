@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ..loss_scaling import ScaleState
-from ..monitor import Finding, StepRecords, UpdateWatch
+from ..monitor import Finding
 from ..nn import Audit, Conversion, is_without_session
 from ..optim import KeptWeights, WeightAverage
 from ..specs import Recipe
@@ -66,17 +66,13 @@ class Session(Checkable):
         settings: Settings,
     ) -> None:
         super().__init__(model, kept, settings.folder)
-        self.recipe, self.clip_norm = recipe, settings.clip_norm
-        self.schedules = settings.schedules
+        self.recipe, self.clip_norm, self.schedules = recipe, settings.clip_norm, settings.schedules
         self._conversion, self._scales, self._narrowed = conversion, scales, settings.narrowed
         self._statistics = StatisticsKeeper(model)
         self._watching = settings.watching
-        self._listeners = settings.listeners
-        records = StepRecords(settings.listeners, kept)
-        self._report = StepReport(model=model, recipe=recipe, scales=scales, records=records)
+        self._report = StepReport(model, recipe, scales, settings.listeners, kept)
         self._in_flight = InFlight(conversion, self._statistics)
-        self._gradients = ScaledGradients(model, kept)
-        self._windows = Windows(kept)
+        self._gradients, self._windows = ScaledGradients(model, kept), Windows(kept)
         self._judge = Judge(
             kept=kept,
             windows=self._windows,
@@ -88,8 +84,7 @@ class Session(Checkable):
         self._phases = PhaseKeeper(recipe, conversion, settings.total_steps)
         self._values = FullValues(model, kept)
         self._averages = Averages(model, kept, self._values)
-        halves = self._values.halves() if recipe.weights == "true" else {}
-        watches = {name: UpdateWatch(params) for name, params in halves.items() if params}
+        watches = self._values.update_watches() if recipe.weights == "true" else {}
         self._applier = Applier(
             averages=self._averages,
             gradients=self._gradients,
@@ -353,7 +348,7 @@ class Session(Checkable):
             events += self._applier.skip(step)
         events += [Event(step=step, name=event.name, message=event.message) for event in told]
         self._end(chosen, verdict.is_finite, zero_grad)
-        self._hear(events)
+        self._report.tell_events(events)
         return self._result(verdict, reason, name, events)
 
     def _pass_by(
@@ -374,10 +369,6 @@ class Session(Checkable):
     def _result(self, verdict: Verdict, reason: str, name: str, events: list[Event]) -> StepResult:
         self._events.extend(events)
         return self._report.result(verdict, reason, name, events)
-
-    def _hear(self, events: list[Event]) -> None:
-        told = self._listeners
-        told.hear([event.record(told.recipe, told.seed) for event in events])
 
     def _end(self, chosen: Mapping[str, KeptWeights], is_finite: bool, zero_grad: bool) -> None:
         self._memory.end_step()
