@@ -113,7 +113,7 @@ def _about(run: OneRun) -> str:
     parts = [f"{name}, seed {run.seed}: {count(len(applied), 'applied step')}"]
     if len(applied) < len(run.steps):
         parts.append(f"{len(run.steps) - len(applied)} skipped")
-    losses = [record.loss for record in run.steps if not math.isnan(record.loss)]
+    losses = [record.curve_loss for record in run.steps if not math.isnan(record.curve_loss)]
     if losses:
         parts.append(f"loss {losses[0]:.4g} -> {losses[-1]:.4g}")
     if run.end is not None:

@@ -87,7 +87,7 @@ class Replay:
         args, kwargs = pytree.tree_map(_detached, (batch.args, batch.kwargs))
         device, enabled, dtype = batch.autocast
         with torch.enable_grad(), torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=False):
-            return tensor_leaves(self._model(*args, **kwargs))
+            return tensor_leaves(batch.module(*args, **kwargs))
 
     def _backward(self, batch: MicroBatch, outputs: list[Tensor], divisor: float) -> None:
         with ExitStack() as stack:
