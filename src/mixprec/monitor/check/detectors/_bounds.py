@@ -27,7 +27,7 @@ class BoundDetector(Detector):
         facts = call.facts(0)
         if facts is None or call.place.backward or call.result is None:
             return
-        dtype = facts.dtype if facts.dtype in NARROW else facts.widened
+        dtype = facts.dtype if facts.dtype in NARROW else facts.kept
         bound = next((n for n in call.numbers if 0.9 < abs(n) < 1), None)
         if dtype is None or bound is None or abs(float(torch.tensor(bound, dtype=dtype))) != 1:
             return

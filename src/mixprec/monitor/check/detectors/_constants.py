@@ -12,7 +12,7 @@ from .._place import shown
 from .._values import NARROW
 from ._detector import Detector
 
-_FILLS = frozenset(["scalar_tensor", "full", "full_like", "new_full", "fill_", "masked_fill", "masked_fill_"])
+_FILLS = frozenset(["scalar_tensor", "full", "full_like", "new_full", "fill_", "masked_fill", "masked_fill_", "where"])
 _USES = frozenset(["add", "add_", "sub", "sub_", "clamp", "clamp_", "clamp_min", "clamp_min_", "maximum"])
 
 
@@ -31,9 +31,10 @@ class ConstantDetector(Detector):
         facts = call.result[1] if call.name in _FILLS and call.result else call.facts(0)
         if facts is None or call.place.backward:
             return
-        dtype = facts.dtype if facts.dtype in NARROW else facts.widened
+        dtype = facts.dtype if facts.dtype in NARROW else facts.kept
         # A second number of add and sub is alpha, of clamp the upper bound.
-        single = [f.low for t, f in call.inputs[1:] if t.dim() == 0 and not t.requires_grad]
+        numbers = call.inputs if call.name == "where" else call.inputs[1:]
+        single = [f.low for t, f in numbers if t.dim() == 0 and not t.requires_grad]
         eps = next((n for n in (*call.numbers, *single) if 0 < abs(n) < 1), None)
         if dtype is None or eps is None or float(torch.tensor(eps, dtype=dtype)) != 0:
             return
