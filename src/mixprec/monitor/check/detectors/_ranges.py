@@ -196,7 +196,7 @@ class RangeDetector(Detector):
 
 
 def _meets_pole(call: Call) -> bool:
-    """Whether an operand is where the operation is infinite or undefined; else a result that is not finite overflowed."""
+    """Whether an operand is where the operation is infinite or undefined; else its result overflowed."""
     name = call.name.rstrip("_")
     if name == "div":
         return _has(call, 1, lambda low, high: low <= 0 <= high)
@@ -214,7 +214,7 @@ def _meets_pole(call: Call) -> bool:
 def _has(call: Call, index: int, is_outside: Callable[[float, float], bool]) -> bool:
     """Whether the range of an argument, a number or a tensor, holds such a value."""
     value = call.args[index] if index < len(call.args) else None
-    if type(value) in (int, float):
+    if isinstance(value, (int, float)):
         return is_outside(value, value)
     facts = call.facts(index)
     return facts is None or is_outside(facts.low, facts.high)
