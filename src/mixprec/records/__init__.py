@@ -108,6 +108,7 @@ __all__ = [
     "Table",
     "TensorRow",
     "UpdateRecord",
+    "Writer",
     "analysis_csv",
     "analysis_json",
     "count",

@@ -81,7 +81,7 @@ def diagnose(run: str | Path, *, thresholds: Thresholds | None = None) -> Diagno
 
 
 def _fitting(finding: Finding, contents: RunContents, run: OneRun) -> Finding:
-    """Without a rule that does not read, and without a session where there was none: nobody is told to do what fails."""
+    """Without a rule that does not read, nor a session where there was none: nobody is told to do what fails."""
     if finding.rule and not goes_with(contents.recipes.get(run.recipe), finding.rule):
         finding = replace(finding, rule="")
     if contents.kind == "training" and not contents.is_sessions and _LOCATES in finding.remedy:
