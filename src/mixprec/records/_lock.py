@@ -49,7 +49,7 @@ class RunLock:
         path = Path(folder) / LOCK
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _take(handle)
             _sign(handle)
         except BlockingIOError:
             shared = _own(handle)
@@ -161,6 +161,16 @@ def _release(held: weakref.ref[RunLock]) -> None:
         lock.release()
 
 
+def _take(handle: int) -> None:
+    """Take the lock; one that is held for a moment only, by who looks whether it is held, is waited for."""
+    for pause in (0.01, 0.05):
+        try:
+            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(pause)
+    return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def _sign(handle: int) -> None:
     """Write who holds the lock, for those who are refused, and for this process to find it again."""
     signed = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%Y-%m-%d %H:%M:%S")}
@@ -175,7 +185,7 @@ def _write(handle: int, holder: dict[str, Any]) -> None:
 def _holder(handle: int) -> dict[str, Any]:
     try:
         found: object = json.loads(os.pread(handle, 4096, 0))
-    except ValueError:  # it is being written, or never was
+    except (OSError, ValueError):  # it is being written, or never was, or is no file
         return {}
     return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 

@@ -6,8 +6,9 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
@@ -183,15 +184,31 @@ def _records(file: Path) -> tuple[tuple[Record, ...], list[str]]:
     if not file.exists():
         return (), [f"{file.name} is missing: only the recorder's dumps are left"]
     found = salvage_records(file)
-    left_out = [left.reason for left in found.left_out[:_NAMED]]
-    if len(found.left_out) > _NAMED:
-        left_out.append(f"{len(found.left_out) - _NAMED} more lines of {file} ({_numbers(found.left_out[_NAMED:])})")
+    groups = _alike(found.left_out, file)
+    left_out = [_told(group, file) for group in groups[:_NAMED]]
+    more = [left for group in groups[_NAMED:] for left in group]
+    if more:
+        left_out.append(f"{len(more)} more lines of {file} ({_numbers(more)})")
     if found.is_cut_off:
         left_out.append(f"the last line of {file} was cut off while it was written")
     return found.records, left_out
 
 
-def _numbers(lines: tuple[LeftOut, ...]) -> str:
+def _alike(left_out: Iterable[LeftOut], file: Path) -> list[list[LeftOut]]:
+    """Lines that follow one another and are left out for the same reason."""
+    return [list(group) for _, group in groupby(left_out, key=lambda left: _reason(left, file))]
+
+
+def _told(group: Sequence[LeftOut], file: Path) -> str:
+    first = group[0]
+    return first.reason if len(group) == 1 else f"{file}, {_numbers(group)}: each {_reason(first, file)}"
+
+
+def _reason(left: LeftOut, file: Path) -> str:
+    return left.reason.removeprefix(f"{file}, line {left.line} ")
+
+
+def _numbers(lines: Sequence[LeftOut]) -> str:
     first, last = lines[0].line, lines[-1].line
     return f"line {first}" if first == last else f"lines {first} to {last}"
 
