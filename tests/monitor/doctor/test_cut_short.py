@@ -16,52 +16,71 @@ from mixprec.records import ComparisonRecord, FindingRecord, Record, RunEndRecor
 from mixprec.specs import recipe
 from tests.monitor.doctor.records import calm, folder, skipped, step
 
-SESSION = """
-import os, sys
+# One process that has torch; each run is a child of it, which ends in its own way.
+SCRIPT = """
+import os, signal, sys
 import torch
 import mixprec
 
-model = torch.nn.Linear(4, 1)
-session = mixprec.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), "bf16", run=sys.argv[1])
-for _ in range(7):
-    session.step(model(torch.ones(2, 4)).square().mean())
-if "save" in sys.argv[3:]:
-    session.save()
-    session.step(model(torch.ones(2, 4)).square().mean())
-"""
-LOOP = """
-import os, sys
-import torch
-import mixprec
+def session(folder, save=False, **options):
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    session = mixprec.prepare(model, optimizer, "bf16", run=folder, **options)
+    for _ in range(7):
+        session.step(model(torch.ones(2, 4)).square().mean())
+    if save:
+        session.save()
+        session.step(model(torch.ones(2, 4)).square().mean())
+    return session
 
-model = torch.nn.Linear(4, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-monitor = mixprec.monitor(model, optimizer, run=sys.argv[1])
-for _ in range(7):
-    optimizer.zero_grad()
-    model(torch.ones(2, 4)).square().mean().backward()
-    optimizer.step()
-"""
+def loop(folder):
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    monitor = mixprec.monitor(model, optimizer, run=folder)
+    for _ in range(7):
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).square().mean().backward()
+        optimizer.step()
+    return monitor
+
 ENDS = {
-    "killed": "os.kill(os.getpid(), 9)",
-    "gone": "os._exit(0)",
-    "ended": "",
-    "left": "sys.exit(1)",
-    "terminated": "import signal; os.kill(os.getpid(), signal.SIGTERM)",
+    "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "gone": lambda: os._exit(0),
+    "ended": lambda: sys.exit(0),
+    "left": lambda: sys.exit(1),
+    "terminated": lambda: os.kill(os.getpid(), signal.SIGTERM),
 }
+RUNS = [
+    *((kind, end, {}) for kind in ("session", "loop") for end in ("killed", "gone", "ended", "left")),
+    ("session", "killed", {"save": True}),
+    ("session", "terminated", {"monitor": mixprec.monitor.Monitoring()}),
+]
+torch.set_num_threads(1)
+session(os.path.join(sys.argv[1], "first session")).restore()  # what is imported at first use is there then
+loop(os.path.join(sys.argv[1], "first loop")).remove()
+for kind, end, options in RUNS:
+    name = f"{kind} {end}{' saved' if 'save' in options else ''}"
+    if os.fork() == 0:
+        held = {"session": session, "loop": loop}[kind](os.path.join(sys.argv[1], name), **options)
+        ENDS[end]()
+    os.wait()
+"""
 
 
-def ran(path: Path, code: str, end: str, *words: str) -> Path:
-    subprocess.run([sys.executable, "-c", f"{code}\n{ENDS[end]}\n", str(path), end, *words], check=False)
-    return path
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    done = subprocess.run([sys.executable, "-c", SCRIPT, str(folder)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder
 
 
 def told(path: Path) -> dict[str, Diagnosed]:
     return {found.finding.name: found for found in diagnose(path).findings}
 
 
-def test_a_killed_session_is_told_with_its_last_step(tmp_path: Path) -> None:
-    finding = told(ran(tmp_path / "run", SESSION, "killed"))["run stopped short"].finding
+def test_a_killed_session_is_told_with_its_last_step(runs: Path) -> None:
+    finding = told(runs / "session killed")["run stopped short"].finding
     assert (finding.severity, finding.step) == ("warning", 6)
     assert "the records stop after step 6 (7 steps)" in finding.message
     assert str(finding.evidence["process"]).endswith(f"on {socket.gethostname()}")
@@ -70,28 +89,27 @@ def test_a_killed_session_is_told_with_its_last_step(tmp_path: Path) -> None:
     assert "resume()" not in finding.remedy
 
 
-def test_a_killed_session_with_a_checkpoint_goes_on_from_it(tmp_path: Path) -> None:
-    finding = told(ran(tmp_path / "run", SESSION, "killed", "save"))["run stopped short"].finding
+def test_a_killed_session_with_a_checkpoint_goes_on_from_it(runs: Path) -> None:
+    finding = told(runs / "session killed saved")["run stopped short"].finding
     assert finding.step == 7
     assert "session.resume() goes on from the checkpoint of step 7" in finding.remedy
 
 
-def test_a_killed_loop_that_was_only_watched(tmp_path: Path) -> None:
-    finding = told(ran(tmp_path / "run", LOOP, "killed"))["run stopped short"].finding
+def test_a_killed_loop_that_was_only_watched(runs: Path) -> None:
+    finding = told(runs / "loop killed")["run stopped short"].finding
     assert "the records stop after step 6" in finding.message
     assert "mixprec.monitor saves none" in finding.remedy
 
 
-@pytest.mark.parametrize("code", [SESSION, LOOP], ids=["session", "loop"])
-def test_whatever_else_a_process_ends_by_is_none(tmp_path: Path, code: str) -> None:
-    assert "run stopped short" in told(ran(tmp_path / "gone", code, "gone"))
-    assert "run stopped short" not in told(ran(tmp_path / "ended", code, "ended"))
-    assert "run stopped short" not in told(ran(tmp_path / "left", code, "left"))
+@pytest.mark.parametrize("kind", ["session", "loop"])
+def test_whatever_else_a_process_ends_by_is_none(runs: Path, kind: str) -> None:
+    assert "run stopped short" in told(runs / f"{kind} gone")
+    assert "run stopped short" not in told(runs / f"{kind} ended")
+    assert "run stopped short" not in told(runs / f"{kind} left")
 
 
-def test_a_terminated_session_is_told_once(tmp_path: Path) -> None:
-    monitored = SESSION.replace('"bf16", run', '"bf16", monitor=mixprec.monitor.Monitoring(), run')
-    found = told(ran(tmp_path / "run", monitored, "terminated"))
+def test_a_terminated_session_is_told_once(runs: Path) -> None:
+    found = told(runs / "session terminated")
     assert "run stopped short" not in found
     assert "the run has no checkpoint" in found["terminated"].finding.remedy
 
