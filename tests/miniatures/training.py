@@ -6,7 +6,8 @@ import fcntl
 import functools
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,9 +85,31 @@ def gap(chosen: Recipe, seed: int, steps: int = STEPS) -> float:
     return final_loss(chosen, seed, steps) - baseline(seed, steps)
 
 
+def watched(chosen: Recipe, seed: int, watch: Watch) -> None:
+    """A training that is looked at, which must leave it as it is: it is the one that `baseline` and `gap` ask for."""
+    with _known(chosen, seed, STEPS) as told:
+        loss = train(chosen, seed, watch=watch).loss
+        assert told.loss in (None, loss), "who looks has changed the training"
+        told.loss = loss
+
+
 @functools.cache
 def final_loss(chosen: Recipe, seed: int, steps: int) -> float:
     """What a training ends with; another process that needs the same one waits for it."""
+    with _known(chosen, seed, steps) as told:
+        if told.loss is None:
+            told.loss = train(chosen, seed, steps=steps).loss
+        return told.loss
+
+
+@dataclass
+class _Told:
+    loss: float | None
+
+
+@contextmanager
+def _known(chosen: Recipe, seed: int, steps: int) -> Iterator[_Told]:
+    """What the processes of this run know of a training; what is known after it is kept for them."""
     named = f"{chosen.name} {hashlib.sha256(chosen.to_toml().encode()).hexdigest()[:16]} {seed} {steps}"
     file = Path(os.environ[SHARED]) / f"{named}.txt"
     file.parent.mkdir(exist_ok=True)
@@ -94,11 +117,10 @@ def final_loss(chosen: Recipe, seed: int, steps: int) -> float:
         fcntl.flock(held, fcntl.LOCK_EX)
         held.seek(0)
         known = held.read()
-        if known:
-            return float.fromhex(known)
-        loss = train(chosen, seed, steps=steps).loss
-        held.write(loss.hex())
-        return loss
+        told = _Told(float.fromhex(known) if known else None)
+        yield told
+        if not known and told.loss is not None:
+            held.write(told.loss.hex())
 
 
 def linear_recipe(name: str, precision: LayerPrecision) -> Recipe:
