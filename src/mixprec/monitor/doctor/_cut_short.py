@@ -28,8 +28,7 @@ def cut_short(run: OneRun, contents: RunContents) -> list[Finding]:
     evidence: dict[str, float | str] = {"process": f"{writer.pid} on {writer.host}", "since": writer.since}
     if contents.written:
         evidence["last record"] = contents.written
-    if last is not None and last.loss is not None and not math.isnan(last.loss):  # pyright: ignore[reportUnnecessaryComparison]
-        evidence["last loss"] = last.loss
+    evidence |= {} if last is None else _told(last.loss)
     return [
         Finding(
             step=0 if last is None else last.step,
@@ -53,6 +52,11 @@ def how_to_go_on(contents: RunContents) -> str:
     if contents.checkpoint is None:
         return "the run has no checkpoint, so it begins anew; session.save() in the loop makes one to go on from"
     return f"session.resume() goes on from the checkpoint of step {contents.checkpoint}"
+
+
+def _told(loss: float | None) -> dict[str, float]:
+    """The last loss, where somebody told it."""
+    return {} if loss is None or math.isnan(loss) else {"last loss": loss}
 
 
 def _has_dump(run: OneRun, contents: RunContents) -> bool:

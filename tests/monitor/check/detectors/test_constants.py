@@ -99,6 +99,7 @@ def test_an_eps_that_the_recipe_saves_is_a_note(name: str) -> None:
     told = [f for f in session.check(loss_of(model, batch())) if f.name == "constant that vanishes"]
     assert [f.severity for f in told] == ["note"], told
     assert "fp32 here" in told[0].message
+    assert told[0].remedy.startswith("nothing under this recipe; under torch alone: ")
     for recipe in ("bf16", "mxfp8"):  # which hold it
         wide = Told(SAVED[name])
         session = prepare(wide, torch.optim.SGD(wide.parameters(), lr=0.1), recipe)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..._finding import Finding
-from .._call import Call, short
+from .._call import Call, elsewhere, short
 from .._values import NARROW
 from ._detector import Detector, Step
 
@@ -71,7 +71,7 @@ class AccumulatorDetector(Detector):
             "here, torch alone refuses it",
             evidence={"source": short(widened), "target": short(target.dtype)},
             threshold="one dtype",
-            remedy="bring the source to the buffer's dtype: source.to(buffer.dtype)",
+            remedy=elsewhere("bring the source to the buffer's dtype: source.to(buffer.dtype)"),
         )
 
     def end(self, step: Step) -> Iterable[Finding]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 
 from ..._finding import Finding
-from .._call import Call, short
+from .._call import Call, elsewhere, short
 from .._place import shown
 from .._values import NARROW
 from ._detector import Detector
@@ -39,6 +39,7 @@ class ConstantDetector(Detector):
         if dtype is None or eps is None or float(torch.tensor(eps, dtype=dtype)) != 0:
             return
         is_lost, has_zeros = facts.dtype in NARROW, facts.low <= 0 <= facts.high and call.name in _USES
+        remedy = f"compute in fp32 (x.float() with {eps:g}), or take an eps that {short(dtype)} holds (1e-4 to 1e-6)"
         told = "is 0 there" if is_lost else "would be 0 there; the recipe computes in fp32 here"
         yield call.finding(
             "note" if not is_lost else "fault" if has_zeros else "warning",
@@ -46,5 +47,5 @@ class ConstantDetector(Detector):
             f"{shown(call.name)} of a {short(dtype)} tensor and {eps:g}, which {told}",
             evidence={"constant": eps, "smallest": torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps},
             threshold=f"{short(dtype)} rounds all below half its smallest number to 0",
-            remedy=f"compute in fp32 (x.float() with {eps:g}), or take an eps that {short(dtype)} holds (1e-4 to 1e-6)",
+            remedy=remedy if is_lost else elsewhere(remedy),
         )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..._finding import Finding
-from .._call import Call, short
+from .._call import Call, elsewhere, short
 from .._provenance import MASK_FROM, is_filled
 from .._values import NARROW, Facts
 from ._detector import Detector
@@ -97,7 +97,7 @@ class MaskDetector(Detector):
             "model would not",
             evidence={"constant": worst, "limit": torch.finfo(widened).max},
             threshold=f"{short(widened)} holds {torch.finfo(widened).max:g}",
-            remedy=_REMEDY,
+            remedy=elsewhere(_REMEDY),
         )
 
     def _shallow(self, call: Call, constant: float, scores: Facts) -> Iterator[Finding]:
@@ -144,7 +144,7 @@ class MaskDetector(Detector):
             f"the sum {told}",
             evidence={"mask": mask.low, "lowest score": scores.low, "limit": limit},
             threshold=f"a mask more than {ROOM:g} above -{limit:g}",
-            remedy=_REMEDY,
+            remedy=elsewhere(_REMEDY) if severity == "note" else _REMEDY,
         )
 
     def _rows(self, call: Call) -> Iterator[Finding]:
