@@ -85,6 +85,8 @@ MIXPREC_INLINE LaneDoubles add_exact_square(LaneDoubles a, LaneDoubles b) {
 #endif
 }
 
+// multiply_add: a * b + c; less_product: a - b * c; each rounded once.
+
 #if defined(__AVX512F__)
 
 // The smaller one, or `value` if that is a NaN.
@@ -92,6 +94,7 @@ MIXPREC_INLINE LaneFloats limited(LaneFloats value, LaneFloats limit) { return _
 
 MIXPREC_INLINE LaneFloats at_least(LaneFloats value, LaneFloats limit) { return _mm512_max_ps(limit, value); }
 MIXPREC_INLINE LaneFloats multiply_add(LaneFloats a, LaneFloats b, LaneFloats c) { return _mm512_fmadd_ps(a, b, c); }
+MIXPREC_INLINE LaneFloats less_product(LaneFloats a, LaneFloats b, LaneFloats c) { return _mm512_fnmadd_ps(b, c, a); }
 MIXPREC_INLINE LaneBits truncated(LaneFloats value) { return (LaneBits)_mm512_cvttps_epi32(value); }
 
 MIXPREC_INLINE LaneBits larger_signed(LaneBits a, LaneBits b) {
@@ -163,6 +166,7 @@ MIXPREC_INLINE LaneFloats limited(LaneFloats value, LaneFloats limit) { return _
 
 MIXPREC_INLINE LaneFloats at_least(LaneFloats value, LaneFloats limit) { return _mm256_max_ps(limit, value); }
 MIXPREC_INLINE LaneFloats multiply_add(LaneFloats a, LaneFloats b, LaneFloats c) { return _mm256_fmadd_ps(a, b, c); }
+MIXPREC_INLINE LaneFloats less_product(LaneFloats a, LaneFloats b, LaneFloats c) { return _mm256_fnmadd_ps(b, c, a); }
 MIXPREC_INLINE LaneBits truncated(LaneFloats value) { return (LaneBits)_mm256_cvttps_epi32(value); }
 
 MIXPREC_INLINE LaneBits larger_signed(LaneBits a, LaneBits b) {

@@ -101,9 +101,9 @@ class Scales {
     probe.factor = in_carrier ? task.kept_scales[1] : task.out.outer;
     probe.second_factor = in_carrier ? *task.out.outer : 1.0f;
     probe.saturation = saturation_of(probes_[i], task);
-    const bool unscaled = probes_[i].cast.granularity == Granularity::none;
-    probe.exact = probe.saturation == Saturation::by_scaled || (unscaled && probe.saturation == Saturation::never);
-    probe.lost_saturates = unscaled || probes_[i].delayed;
+    probe.unscaled = probes_[i].cast.granularity == Granularity::none;
+    probe.exact = probe.saturation == Saturation::by_scaled || (probe.unscaled && probe.saturation == Saturation::never);
+    probe.lost_saturates = probe.unscaled || probes_[i].delayed;
     return probe;
   }
 
