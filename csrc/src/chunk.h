@@ -24,11 +24,12 @@ struct Chunk {
 
 MIXPREC_INLINE float magnitude(float x) { return from_bits(to_bits(x) & kMagnitude); }
 
-// Asks memory for the chunk after the next: the processor's own prefetchers stop at the end of a page.
-MIXPREC_INLINE void fetch_ahead(const Matrix& x, std::int64_t index) {
-  const std::int64_t bytes = kChunk * dtype_size(x.dtype);
-  const char* from = static_cast<const char*>(x.data) + (index + 2) * bytes;
-  for (std::int64_t i = 0; i < bytes; i += kCacheLine) __builtin_prefetch(from + i);
+// Asks memory for one of several parts of the chunk after the next: the processor's own prefetchers stop at the end of a
+// page, and it waits if it is asked for all at once.
+MIXPREC_INLINE void fetch_ahead(const Matrix& x, std::int64_t index, std::int64_t part, std::int64_t parts) {
+  const std::int64_t lines = kChunk * dtype_size(x.dtype) / kCacheLine;
+  const char* from = static_cast<const char*>(x.data) + (index + 2) * lines * kCacheLine;
+  for (std::int64_t i = part * lines / parts; i < (part + 1) * lines / parts; ++i) __builtin_prefetch(from + i * kCacheLine);
 }
 
 MIXPREC_INLINE void load_chunk(const Matrix& x, std::int64_t index, Chunk& chunk) {

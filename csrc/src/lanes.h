@@ -74,6 +74,21 @@ MIXPREC_INLINE LaneDoubles sum_of_magnitudes(LaneDoubles a, LaneDoubles b, LaneD
 #endif
 }
 
+// The sum of a vector's numbers, the second half of what is left added to the first.
+MIXPREC_INLINE double sum_of_halves(LaneDoubles v) {
+#if defined(__AVX512F__)
+  const __m256d quarters = _mm512_castpd512_pd256(v) + _mm512_extractf64x4_pd(v, 1);
+#elif defined(__AVX2__)
+  const __m256d quarters = v;
+#endif
+#if defined(MIXPREC_LANES)
+  const __m128d pair = _mm256_castpd256_pd128(quarters) + _mm256_extractf128_pd(quarters, 1);
+  return _mm_cvtsd_f64(pair) + _mm_cvtsd_f64(_mm_unpackhi_pd(pair, pair));
+#else
+  return v[0] + v[1];
+#endif
+}
+
 // a * a + b, rounded once, where a * a is exact.
 MIXPREC_INLINE LaneDoubles add_exact_square(LaneDoubles a, LaneDoubles b) {
 #if defined(__AVX512F__)

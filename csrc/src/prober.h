@@ -108,21 +108,22 @@ class Prober {
 
   // The grid under the powers of two of tiles; false where arithmetic under one of them may not be exact.
   bool move(const Chunk& chunk, const float* MIXPREC_RESTRICT powers, std::int64_t entries, float& highest) {
-    float lowest = grid_.highest_power, high = 0.0f;
-    bool in_range = true;
+    // Bits, as integers, of positive numbers, which a NaN's are above: so that the loop vectorises.
+    const std::uint32_t least = to_bits(grid_.lowest_power);
+    std::uint32_t low = kMagnitude, high = 0;
     for (std::int64_t i = 0; i < entries; ++i) {
-      in_range &= powers[i] <= grid_.highest_power;  // false for a NaN
-      lowest = powers[i] < lowest ? powers[i] : lowest;
-      const float power = powers[i] < grid_.lowest_power ? grid_.lowest_power : powers[i];
-      high = power > high ? power : high;
+      const std::uint32_t bits = to_bits(powers[i]), raised = bits < least ? least : bits;
+      low = bits < low ? bits : low;
+      high = raised > high ? raised : high;
+      const float power = from_bits(raised);
       moved_.limit[i] = power * grid_.limit;
       moved_.least[i] = power * grid_.least;
       moved_.beyond[i] = power * grid_.beyond;
     }
-    highest = high;
+    highest = from_bits(high);
     // A tile under a lower power holds zeros alone, or elements that the chunk's smallest is one of.
     const bool zeros = chunk.nonzero == 0 || chunk.smallest >= 4.0f * grid_.lowest_power * grid_.limit;
-    return in_range && (lowest >= grid_.lowest_power || zeros);
+    return high <= to_bits(grid_.highest_power) && (low >= least || zeros);
   }
 
   // Whether nothing in the piece's tiles is beyond the end.
@@ -134,9 +135,12 @@ class Prober {
     const std::uint32_t* MIXPREC_RESTRICT amax = task_.tile_amax + first;
     const float* MIXPREC_RESTRICT quantize = given.tiles.quantize;
     const float end = smaller_of(almost_beyond(), grid_.largest);
-    bool all = true;
-    for (std::int64_t i = 0; i < tiles; ++i) all &= from_bits(amax[i]) * quantize[i] < end;
-    return all;
+    std::uint32_t largest = 0;  // bits, which a NaN's are above
+    for (std::int64_t i = 0; i < tiles; ++i) {
+      const std::uint32_t scaled = to_bits(from_bits(amax[i]) * quantize[i]) & kMagnitude;
+      largest = scaled > largest ? scaled : largest;
+    }
+    return largest < to_bits(end);
   }
 
   static float smaller_of(float a, float b) { return a < b ? a : b; }

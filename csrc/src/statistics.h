@@ -46,12 +46,14 @@ void statistics_chunks(const StatisticsPass& pass, std::int64_t begin, std::int6
   ProbeCounters counters(pass, rounded);
   for (std::int64_t index = begin; index < end; ++index) {
     load_chunk(pass.x, index, chunk);
-    fetch_ahead(pass.x, index);
+    fetch_ahead(pass.x, index, 0, pass.count + 1);
     count_tensor(chunk, rounded.values, tensor, histogram);
     double* sums = pass.sums + index * (kTensorSums + pass.count * kProbeSums);
     magnitude_sums(chunk.magnitudes, sums);
-    for (int p = 0; p < pass.count; ++p)
+    for (int p = 0; p < pass.count; ++p) {
+      fetch_ahead(pass.x, index, p + 1, pass.count + 1);
       counters[p].count(chunk, probes[p], sums, sums + kTensorSums + p * kProbeSums);
+    }
   }
   histogram.flush(tensor.exponents);
 }
