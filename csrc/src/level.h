@@ -176,7 +176,6 @@ struct ProbeTask {
   Saturation saturation;
   bool unscaled;
   bool exact;                           // whether |v| - |y| is a number of fp32
-  bool lost_saturates;                  // whether a finite element without a finite result counts as saturated
 };
 
 // Statistics of a matrix, in chunks of kChunk elements.

@@ -114,17 +114,18 @@ class ProbeCounter {
     for (std::int64_t i = chunk.n; i < kChunk; ++i) rounded_.elements[i] = rounded_.factors[i] = 0.0f;
   }
 
-  // One element after the other: where some are not finite, before or after, and in tables.
+  // One element after the other: where some are not finite, before or after, and in long tables.
   void count_with_care(const Chunk& chunk, ProbeCounts& counts, double* sums) {
     alignas(64) double before[kChunk] = {}, after[kChunk] = {};
     for (std::int64_t i = 0; i < chunk.n; ++i) {
-      const float y = magnitude(chunk.x[i]), v = rounded_.values[i], q = rounded_.elements[i];
+      const float y = magnitude(chunk.x[i]), q = rounded_.elements[i];
       if (!(y <= kLargestFinite)) continue;
-      const bool nonzero = y != 0.0f, compared = v <= kLargestFinite;
+      const bool nonzero = y != 0.0f, outside = leaves_the_range(q, i), lost = !(rounded_.values[i] <= kLargestFinite);
+      const float v = outside ? task_.grid.max_value * factor_of(i) * task_.second_factor : rounded_.values[i];
       counts.nonzero += nonzero ? 1 : 0;
-      counts.lost += compared ? 0 : 1;
-      counts.saturated += (compared ? beyond_the_end(task_.grid, y, q, v) : task_.lost_saturates) ? 1 : 0;
-      if (!compared) continue;
+      counts.lost += lost ? 1 : 0;
+      counts.saturated += outside || (!lost && beyond_the_end(task_.grid, y, q, v)) ? 1 : 0;
+      if (!(v <= kLargestFinite)) continue;
       counts.flushed += nonzero && q == 0.0f ? 1 : 0;
       counts.subnormal += q != 0.0f && (to_bits(q) & kMagnitude) < limits_.normal_bits ? 1 : 0;
       before[i] = static_cast<double>(y);
@@ -132,6 +133,13 @@ class ProbeCounter {
     }
     magnitude_sums(before, sums);
     difference_sums([&](int i) { return load_lanes(after + i) - load_lanes(before + i); }, sums + kTensorSums);
+  }
+
+  float factor_of(std::int64_t i) const { return task_.tiled ? rounded_.factors[i] : *task_.factor; }
+
+  // Whether the element of something finite is not, though its scale is: a saturating cast would give the largest number.
+  bool leaves_the_range(float q, std::int64_t i) const {
+    return !(magnitude(q) <= kLargestFinite) && magnitude(factor_of(i)) <= kLargestFinite;
   }
 
   ProbeTask task_;

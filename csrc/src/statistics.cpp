@@ -103,7 +103,6 @@ class Scales {
     probe.saturation = saturation_of(probes_[i], task);
     probe.unscaled = probes_[i].cast.granularity == Granularity::none;
     probe.exact = probe.saturation == Saturation::by_scaled || (probe.unscaled && probe.saturation == Saturation::never);
-    probe.lost_saturates = probe.unscaled || probes_[i].delayed;
     return probe;
   }
 
