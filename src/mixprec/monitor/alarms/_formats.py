@@ -36,8 +36,11 @@ class FormatAlarm:
         return [*self._not_finite(in_use), *(finding for record in in_use for finding in self._looked(record))]
 
     def _not_finite(self, records: Sequence[StatisticsRecord]) -> list[Finding]:
-        """Infinities spread from tensor to tensor, so that all of a step are one event. Those of gradients are left out:
-        a dynamic loss scale makes them on purpose, and a step that one breaks tells its loss or its skipping."""
+        """All tensors of a step that hold inf or NaN, as one event: they spread from tensor to tensor.
+
+        Those of gradients are left out: a dynamic loss scale makes them on purpose, and a step that one breaks tells
+        its loss or its skipping.
+        """
         forward = [record for record in records if not record.role.startswith("grad")]
         bad = [record for record in forward if record.nonfinite]
         if not forward or not self._latches.tells("non-finite operand", bool(bad)):
