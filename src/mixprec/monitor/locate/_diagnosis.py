@@ -32,6 +32,8 @@ _NAMES = {"self": "input", "mat1": "input", "batch1": "input", "x": "input", "qu
 _UNSEEN = "a kernel that torch does not show"
 #: An input is taken for the cause of an overflow from this magnitude on.
 LARGE_INPUT = 1e4
+#: What the gradients are divided by to try whether a scale may be at fault that nobody has told of.
+TRIED_SCALE = 2.0**16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +44,7 @@ class Circumstances:
         model: the root.
         step: applied steps before it.
         inputs: ranges of what the model was called with.
-        scale: of the loss.
+        scale: of the loss; ``None``: nobody knows.
         losses_are_finite: whether the losses are, where that is known.
         is_finite_at: whether the pass is finite were the outputs' gradients smaller by this factor.
         looks_ordinary: whether an overflow of a scaled gradient would be the dynamic scale's own doing.
@@ -51,7 +53,7 @@ class Circumstances:
     model: nn.Module
     step: int
     inputs: tuple[Range, ...]
-    scale: float
+    scale: float | None
     losses_are_finite: bool
     is_finite_at: Callable[[float], bool]
     looks_ordinary: bool = False
@@ -155,6 +157,7 @@ def _of_output_gradient(birth: Birth, known: Circumstances) -> Fault:
         values is not None
         and not values.nan
         and values.dtype == "fp16"
+        and known.scale is not None
         and known.scale > 1.0
         and known.losses_are_finite
     )
@@ -220,9 +223,14 @@ def _of_weight(fault: Fault, odd: OddWeight) -> Fault:
 
 def _of_gradient(fault: Fault, known: Circumstances) -> Fault:
     """An overflow of the backward pass: the loss scale's, if it goes away at scale 1."""
-    if known.scale <= 1.0:
-        return fault
+    if known.scale is None or known.scale <= 1.0:
+        told = "it is not known what the loss is multiplied by" if known.scale is None else "the loss scale is 1"
+        less = f"were the gradients of the outputs {TRIED_SCALE:g} times smaller"
+        if not known.is_finite_at(TRIED_SCALE):
+            return replace(fault, detail=f"{told}; it would stay {less}")
+        hint = ": give scale=, if the loss is scaled" if known.scale is None else ""
+        return replace(fault, detail=f"{told}; the same backward pass would be finite {less}{hint}")
     if not known.is_finite_at(known.scale):
-        return replace(fault, detail=f"it stays at a loss scale of 1 (now {known.scale:g})")
+        return replace(fault, detail=f"not the loss scale: it stays at a loss scale of 1 (now {known.scale:g})")
     detail = f"the same backward pass is finite at a loss scale of 1 (now {known.scale:g})"
     return replace(fault, cause=causes.LOSS_SCALE, is_ordinary=known.looks_ordinary, detail=detail)

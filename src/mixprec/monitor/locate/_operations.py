@@ -13,6 +13,8 @@ from torch import Tensor
 _HOLLOW = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "set_", "resize_")
 #: Plain numbers that are no values of the result.
 _NO_VALUES = ("dtype", "device", "layout", "dim", "p")
+#: Operations with which a program writes an infinity into a tensor; others compute with it.
+_WRITES = ("masked_fill", "full", "fill", "where", "scalar_tensor", "constant_pad_nd", "lift_fresh", "copy", "index_put")
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,11 @@ class Operation:
 def writes_infinity(numbers: Mapping[str, float]) -> bool:
     """Whether the program has written an infinity or a NaN itself."""
     return any(not math.isfinite(value) for value in numbers.values())
+
+
+def is_write(operation: Operation) -> bool:
+    """Whether an operation puts a number into a tensor as it is."""
+    return any(name in operation.name for name in _WRITES)
 
 
 def operation_of(func: Any) -> Operation:
