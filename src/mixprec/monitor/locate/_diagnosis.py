@@ -46,6 +46,7 @@ class Circumstances:
         inputs: ranges of what the model was called with.
         scale: of the loss; ``None``: nobody knows.
         losses_are_finite: whether the losses are, where that is known.
+        can_be_tried: whether the pass can be run again by this process alone.
         is_finite_at: whether the pass is finite were the outputs' gradients smaller by this factor.
         looks_ordinary: whether an overflow of a scaled gradient would be the dynamic scale's own doing.
     """
@@ -56,6 +57,7 @@ class Circumstances:
     scale: float | None
     losses_are_finite: bool
     is_finite_at: Callable[[float], bool]
+    can_be_tried: bool = True
     looks_ordinary: bool = False
 
 
@@ -133,6 +135,9 @@ def _of_source(birth: Birth, known: Circumstances) -> Fault:
         cause = causes.DIVERGED
     elif kind == "input" or (not kind and birth.site == LOSS):
         cause = causes.BAD_INPUT
+    elif kind == "constant":
+        fault = _fault(known.step, birth.site, "constant", values, values, causes.WRITTEN)
+        return replace(fault, operation=birth.reader or "given", direction=birth.direction)
     elif kind == "output":
         return _of_output_gradient(birth, known)
     elif not kind:
@@ -223,6 +228,8 @@ def _of_weight(fault: Fault, odd: OddWeight) -> Fault:
 
 def _of_gradient(fault: Fault, known: Circumstances) -> Fault:
     """An overflow of the backward pass: the loss scale's, if it goes away at scale 1."""
+    if not known.can_be_tried:
+        return replace(fault, detail="whether it goes away at a smaller loss scale was not tried: the pass talks to other ranks")
     if known.scale is None or known.scale <= 1.0:
         told = "it is not known what the loss is multiplied by" if known.scale is None else "the loss scale is 1"
         less = f"were the gradients of the outputs {TRIED_SCALE:g} times smaller"

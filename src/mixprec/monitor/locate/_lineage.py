@@ -30,6 +30,7 @@ class Birth:
         name: of a source: its kind and name; empty where it is not known: a kernel that torch's dispatcher does not see
             has made it.
         values: of a source.
+        reader: of a source: the operation that read it first.
         parents: births whose values its operands held.
     """
 
@@ -40,6 +41,7 @@ class Birth:
     evidence: Evidence | None = None
     name: str = ""
     values: Range | None = None
+    reader: str = ""
     parents: frozenset[Birth] = field(default_factory=frozenset)
     is_meant: bool = True
 

@@ -18,12 +18,15 @@ from ._replay import Replay, Seen, has_other_ranks, is_sharded
 from ._scales import ScaleHistory
 
 _COMPILED = "the model's calls were inside compiled code, which shows no arguments: call the module itself"
-_SHARDED = "the model is sharded, and a replay would talk to ranks that do not replay"
-_RANKS = (
-    "a replay on one rank would wait for the others (hooks on gradients, as DDP's, talk to them); run the step in one "
-    "process, or call session.locate(...) on all ranks"
+_SHARDED = (
+    "the model is sharded, and a replay would talk to ranks that do not replay: call session.locate(...) on all ranks"
+)
+_REENTRANT = (
+    "beside other ranks a step with reentrant checkpoints is not replayed: their passes cannot be kept from the hooks on "
+    "gradients, as DDP's; use checkpoint(..., use_reentrant=False), or call session.locate(...) on all ranks"
 )
 _GONE = "replayed from the same arguments, random states and buffers, all gradients are finite"
+_ELSEWHERE = f"{_GONE}: those of another rank are not, and its own finding names the site"
 _OUTSIDE = "no gradient came back through the outputs of the model's calls"
 
 
@@ -88,12 +91,13 @@ class Locator(QuietWatch):
         """Take the hooks off the model."""
         self.recording.close()
 
-    def locate(self, *, step: int, scale: float = 1.0, losses_are_finite: bool = True) -> Fault:
+    def locate(self, *, step: int, scale: float | None = None, losses_are_finite: bool = True) -> Fault:
         """Replay what was recorded.
 
         Args:
             step: applied steps before it.
-            scale: of the loss; where it is above 1, an overflow of the backward pass is tried at 1.
+            scale: of the loss; where it is above 1, an overflow of the backward pass is tried at 1. ``None``: it is not
+                known, and neither blamed nor excluded.
             losses_are_finite: whether the losses of the step are.
 
         Returns:
@@ -102,7 +106,7 @@ class Locator(QuietWatch):
         self.last = self._locate(step, scale, losses_are_finite)
         return self.last
 
-    def _locate(self, step: int, scale: float, losses_are_finite: bool) -> Fault:
+    def _locate(self, step: int, scale: float | None, losses_are_finite: bool) -> Fault:
         replay = Replay(self.recording)
         why_not = self._refusal(replay)
         if why_not:
@@ -112,26 +116,27 @@ class Locator(QuietWatch):
             try:
                 seen = replay.watched(batch)
             except Exception as error:
+                if has_other_ranks() and "use_reentrant" in str(error):
+                    return not_reproduced(_REENTRANT, step)
                 return not_reproduced(f"the replay raised {type(error).__name__}: {error}", step)
             birth = first_birth(seen)
             if birth is not None:
                 return diagnose(birth, self._circumstances(replay, batch, step, scale, losses_are_finite))
             if saturated is None and seen.watch.roles.saturations:
                 saturated = saturation_fault(seen.watch.roles.saturations[0], step)
-        return not_reproduced(_GONE, step) if saturated is None else saturated
+        gone = _ELSEWHERE if has_other_ranks() else _GONE
+        return not_reproduced(gone, step) if saturated is None else saturated
 
     def _refusal(self, replay: Replay) -> str:
         """Why there is nothing to replay, in words; empty where there is."""
         if is_sharded(self.recording.model):
             return _SHARDED
-        if has_other_ranks():
-            return _RANKS
         if not replay.passes:
             return _OUTSIDE if self.recording.passes else _COMPILED
         return next(filter(None, (batch.changed() for batch in replay.passes)), "")
 
     def _circumstances(
-        self, replay: Replay, batch: MicroBatch, step: int, scale: float, losses_are_finite: bool
+        self, replay: Replay, batch: MicroBatch, step: int, scale: float | None, losses_are_finite: bool
     ) -> Circumstances:
         return Circumstances(
             model=self.recording.model,

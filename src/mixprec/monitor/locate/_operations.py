@@ -26,12 +26,14 @@ class Operation:
         arguments: their names, in order.
         changed: positions and names of those that it writes to.
         is_silent: whether it makes no values: a view, or memory without values.
+        talks: whether it waits for other ranks.
     """
 
     name: str
     arguments: tuple[str, ...]
     changed: frozenset[str]
     is_silent: bool
+    talks: bool
 
     def named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         """The arguments by name; the elements of a list share its name."""
@@ -78,4 +80,5 @@ def operation_of(func: Any) -> Operation:
         arguments=tuple(a.name for a in schema.arguments),
         changed=changed,
         is_silent=is_view or name in _HOLLOW,
+        talks="c10d" in namespace,
     )

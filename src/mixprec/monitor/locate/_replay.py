@@ -60,7 +60,7 @@ class Replay:
         for gradients in batch.gradients.values():
             for i, (gradient, _) in gradients.items():
                 known.add_gradient(gradient, i)
-        watch = FaultWatch(self._model, self._conversion, known, is_whole=True)
+        watch = FaultWatch(self._model, self._conversion, known, is_whole=True, may_talk=False)
         outputs, bad = self._run(batch, watch, 1.0, known)
         return Seen(watch, batch, outputs, bad)
 
@@ -78,9 +78,8 @@ class Replay:
             load_random_states(batch.states)
             with watch:
                 outputs = self._forward(batch)
-                self._backward(batch, outputs, divisor)
-            gradients = [_values(p.grad) for p in self._model.parameters() if p.grad is not None]
-            bad = [gradient for gradient in gradients if is_measured(gradient) and not is_finite(gradient)]
+                gradients = self._backward(batch, outputs, divisor)
+            bad = [x for x in map(_values, gradients) if is_measured(x) and not is_finite(x)]
             return [x.detach() for x in outputs], bad
 
     def _forward(self, batch: MicroBatch) -> list[Tensor]:
@@ -89,14 +88,25 @@ class Replay:
         with torch.enable_grad(), torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=False):
             return tensor_leaves(self._model(*args, **kwargs))
 
-    def _backward(self, batch: MicroBatch, outputs: list[Tensor], divisor: float) -> None:
+    def _backward(self, batch: MicroBatch, outputs: list[Tensor], divisor: float) -> list[Tensor]:
+        """Gradients of the parameters; beside other ranks without a hook that waits for a gradient (DDP's) being run."""
+        parameters = [p for p in self._model.parameters() if p.requires_grad]
+        found: list[Tensor] = []
         with ExitStack() as stack:
             if self._conversion is not None:
                 stack.enter_context(self._conversion.region())
             for gradients in batch.gradients.values():
                 roots = [i for i in gradients if i < len(outputs) and outputs[i].requires_grad]
                 values = [gradients[i][0] if divisor == 1.0 else gradients[i][0] / divisor for i in roots]
-                torch.autograd.backward([outputs[i] for i in roots], values, retain_graph=len(batch.gradients) > 1)
+                again = len(batch.gradients) > 1
+                if not has_other_ranks():
+                    torch.autograd.backward([outputs[i] for i in roots], values, retain_graph=again)
+                    continue
+                gradients = torch.autograd.grad(
+                    [outputs[i] for i in roots], parameters, values, retain_graph=again, allow_unused=True
+                )
+                found += [gradient for gradient in gradients if gradient is not None]
+        return found + [p.grad for p in parameters if p.grad is not None]
 
 
 @torch.no_grad()

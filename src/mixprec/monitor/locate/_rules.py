@@ -133,6 +133,8 @@ def _zero(evidence: Evidence) -> Judged:
     if not (name in _LOGS or name in _DIVISIONS or name in _ENDS or quotient):
         return None
     operand = _end(evidence) if name in _ENDS else _divisor(evidence)
+    if name.startswith("div") and evidence.numbers.get("other") == 0.0:
+        return causes.ZERO, evidence.widest()
     if operand is None:
         return None
     return (causes.FLUSHED_ZERO if FLUSHED in operand.tags else causes.ZERO), operand

@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
 from ...nn import Conversion, uncompiled
+from ._backpropagated import Backpropagated
 from ._evidence import AT_END, FLUSHED, REDUCTIONS_OF_MASKS, SPREAD, Evidence, Operand, has_masked_row
 from ._known import KnownTensors
 from ._lineage import Birth, Lineage
@@ -32,6 +33,10 @@ _PROBABILITY = "binary_cross_entropy_backward"
 _CLOSELY = 256
 
 
+class TalkError(RuntimeError):
+    """A replay on one rank would have waited for the others."""
+
+
 class FaultWatch(TorchDispatchMode):
     """Sees a forward and a backward pass.
 
@@ -43,15 +48,27 @@ class FaultWatch(TorchDispatchMode):
         conversion: of it, or ``None``.
         known: what is there before.
         is_whole: whether nothing but the model runs inside.
+        may_talk: whether the other ranks of a process group run the same, so that operations may wait for them.
 
     Attributes:
         lineage: what has been seen.
+        has_talked: whether an operation has waited for other ranks.
+        backpropagated: what backward passes began at.
         roles: what the conversion's own products have said of their operands.
     """
 
-    def __init__(self, model: nn.Module, conversion: Conversion | None, known: KnownTensors, *, is_whole: bool) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        conversion: Conversion | None,
+        known: KnownTensors,
+        *,
+        is_whole: bool,
+        may_talk: bool = True,
+    ) -> None:
         super().__init__()
-        self.lineage, self.known = Lineage(), known
+        self.has_talked, self._may_talk = False, may_talk
+        self.lineage, self.known, self.backpropagated = Lineage(), known, Backpropagated()
         self.roles = Roles(lambda x: self._origins(x, x))
         self._sites = Sites(model, is_whole=is_whole)
         self._conversion = conversion
@@ -80,6 +97,9 @@ class FaultWatch(TorchDispatchMode):
         operation = self._operations.get(func)
         if operation is None:
             operation = self._operations[func] = operation_of(func)
+        if operation.talks:
+            self._talk(operation)
+        self.backpropagated.note(operation.name, [x for _, x in operation.tensors(args, kwargs)])
         if operation.is_silent:
             return func(*args, **kwargs)
         with torch._C.DisableTorchFunction():  # pyright: ignore[reportPrivateUsage]  # no mode is to see what is asked here
@@ -87,6 +107,14 @@ class FaultWatch(TorchDispatchMode):
             out = func(*args, **kwargs)
             self._look(operation, (args, kwargs), operands, out)
         return out
+
+    def _talk(self, operation: Operation) -> None:
+        self.has_talked = True
+        if not self._may_talk:
+            raise TalkError(
+                f"the model talks to other ranks ({operation.name}), which do not replay: call session.locate(...) on all "
+                "of them"
+            )
 
     def _look(
         self,
@@ -103,7 +131,7 @@ class FaultWatch(TorchDispatchMode):
             return
         numbers = operation.numbers(*called)
         sick = [(name, x, itself) for name, x, itself in operands if not is_finite(x)]
-        parents = frozenset(birth for _, x, itself in sick for birth in self._origins(x, itself))
+        parents = frozenset(birth for _, x, itself in sick for birth in self._origins(x, itself, operation.title(*called)))
         is_written = writes_infinity(numbers) and not sick
         births = parents
         if is_written or _is_born(operation, bad, [x for _, x, _ in sick]) or self._is_new(operation, bad, sick, parents):
@@ -145,7 +173,7 @@ class FaultWatch(TorchDispatchMode):
         )
         return self.lineage.bear(birth)
 
-    def _origins(self, x: Tensor, itself: Tensor) -> frozenset[Birth]:
+    def _origins(self, x: Tensor, itself: Tensor, reader: str = "") -> frozenset[Birth]:
         """The births of a bad operand; one that was there before is a birth of its own."""
         births = self.lineage.of(itself)
         if births:
@@ -154,9 +182,10 @@ class FaultWatch(TorchDispatchMode):
         place = self._sites.now()
         if known is None and self.roles.births_at(place.site):
             return self.roles.births_at(place.site)
-        site, name = (place.site, "") if known is None else (known.site, f"{known.kind} {known.name}")
+        unknown = "constant" if x.numel() == 1 else ""
+        site, name = (place.site, unknown) if known is None else (known.site, f"{known.kind} {known.name}")
         index, values = len(self.lineage.all), range_of(x)
-        birth = Birth(index, "source", site, place.direction, name=name, values=values)
+        birth = Birth(index, "source", site, place.direction, name=name, values=values, reader=reader)
         births = self.lineage.bear(birth)
         self.lineage.put(itself, births)
         return births
