@@ -66,9 +66,7 @@ class Locating(Resumable):
 
         self._is_locating = True
         try:
-            return locate(
-                self.model, run, step=self.applied, scale=lambda: used[0], conversion=self._conversion
-            )
+            return locate(self.model, run, step=self.applied, scale=lambda: used[0], conversion=self._conversion)
         finally:
             self._is_locating = False
 

@@ -127,9 +127,13 @@ def test_a_scale_that_was_not_told_is_not_excluded(scale, words):
     assert ("not the loss scale" in str(fault.finding())) == (scale == 1024.0)
 
 
-def test_an_untold_scale_that_may_be_at_fault_is_asked_for():
-    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)).half()
+@pytest.mark.parametrize(("scale", "name"), [(None, "gradient overflow"), (3 * 2.0**18, "loss scale too high")])
+def test_a_scale_that_is_at_fault_is_told_or_asked_for(scale, name):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4), nn.Tanh()).half()
     x = torch.ones(2, 4, dtype=torch.float16)
-    fault = locate(model, lambda: (model(x).float().sum() * 2.0**15 * 3).backward())
-    assert "give scale=" in fault.detail or fault.cause.name != "gradient overflow"
+
+    fault = locate(model, lambda: (model(x).float().mean() * 3 * 2.0**18).backward(), scale=scale)
+    assert fault.cause.name == name
     assert "not the loss scale" not in str(fault.finding())
+    assert scale is not None or "give scale=" in fault.detail

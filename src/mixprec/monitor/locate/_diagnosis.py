@@ -149,6 +149,9 @@ def _of_source(birth: Birth, known: Circumstances) -> Fault:
 def _of_unseen(birth: Birth, known: Circumstances) -> Fault:
     """What a kernel has made that torch's dispatcher does not see: a converted layer's casts into memory of its own."""
     is_forward = birth.direction == "forward"
+    if not known.can_be_tried:
+        fault = _fault(known.step, birth.site, "", birth.values, birth.values, causes.OTHER_RANK)
+        return replace(fault, direction=birth.direction)
     cause = causes.ACTIVATION_OVERFLOW if is_forward else causes.GRADIENT_OVERFLOW
     fault = _fault(known.step, birth.site, "input" if is_forward else "grad_output", birth.values, birth.values, cause)
     return replace(fault, operation=_UNSEEN, direction=birth.direction)
@@ -229,7 +232,9 @@ def _of_weight(fault: Fault, odd: OddWeight) -> Fault:
 def _of_gradient(fault: Fault, known: Circumstances) -> Fault:
     """An overflow of the backward pass: the loss scale's, if it goes away at scale 1."""
     if not known.can_be_tried:
-        return replace(fault, detail="whether it goes away at a smaller loss scale was not tried: the pass talks to other ranks")
+        return replace(
+            fault, detail="whether it goes away at a smaller loss scale was not tried: the pass talks to other ranks"
+        )
     if known.scale is None or known.scale <= 1.0:
         told = "it is not known what the loss is multiplied by" if known.scale is None else "the loss scale is 1"
         less = f"were the gradients of the outputs {TRIED_SCALE:g} times smaller"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -15,7 +15,9 @@ from ._diagnosis import Circumstances, diagnose, laundered, saturation_fault
 from ._fault import Fault
 from ._known import KnownTensors
 from ._lineage import Birth
-from ._range import Range, is_finite, is_measured, ranges_of, tensor_leaves
+from ._range import Range, is_finite, is_measured, own, ranges_of, tensor_leaves
+from ._sites import named_root
+from ._smaller_losses import SmallerLosses
 from ._watch import FaultWatch
 
 
@@ -58,8 +60,9 @@ def locate(
     _check(model, run_step, scale)
     conversion = conversion_of(model) if conversion is None else conversion
     versions = [(name, p, p._version) for name, p in model.named_parameters()]
-    known = KnownTensors(model)
-    watch = FaultWatch(model, conversion, known, is_whole=False)
+    named = named_root(model, conversion)
+    known = KnownTensors(named)
+    watch = FaultWatch(named, conversion, known, is_whole=False)
     inputs: list[Range] = []
     losses, gradients = _run(model, conversion, run_step, watch, known, inputs)
     changed = [name for name, p, version in versions if p._version != version]
@@ -69,7 +72,7 @@ def locate(
             "without the optimizer's step"
         )
     around = Circumstances(
-        model=model,
+        model=named,
         step=step,
         inputs=tuple(inputs),
         scale=scale() if callable(scale) else scale,
@@ -113,14 +116,14 @@ def _run(
 
     with everything_aside(model, conversion):
         if known is not None:
-            known.add_buffers(model)
+            known.add_buffers(named_root(model, conversion))
         with _hooks(model, see, divisor), torch.enable_grad():
             if watch is None:
                 returned = run_step()
             else:
                 with watch:
                     returned = run_step()
-        gradients = [p.grad for p in model.parameters() if p.grad is not None]
+        gradients = [own(p.grad) for p in model.parameters() if p.grad is not None]
         losses = [x.detach() for x in tensor_leaves(returned)]
         losses += [] if watch is None else watch.backpropagated.roots
         if watch is not None and not losses and not gradients:
@@ -152,17 +155,19 @@ def _check(model: object, run_step: object, scale: object) -> None:
 
 @contextmanager
 def _hooks(model: nn.Module, see: Callable[..., None], divisor: float) -> Generator[None]:
-    """Tells what the model is called with, and makes the gradients of its outputs smaller."""
+    """Tells what the model is called with, and makes the gradients of its losses smaller, or else of its outputs."""
+    smaller = SmallerLosses(divisor)
 
     def shrink(module: nn.Module, args: Any, output: Any) -> None:
         if divisor != 1.0:
             for x in tensor_leaves(output):
                 if x.requires_grad:
-                    x.register_hook(lambda gradient: gradient / divisor)
+                    x.register_hook(lambda gradient: gradient if smaller.is_done else gradient / divisor)
 
     handles = (model.register_forward_pre_hook(see, with_kwargs=True), model.register_forward_hook(shrink))
     try:
-        yield
+        with nullcontext() if divisor == 1.0 else smaller:
+            yield
     finally:
         for handle in handles:
             handle.remove()

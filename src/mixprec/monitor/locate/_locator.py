@@ -16,6 +16,7 @@ from ._range import ranges_of
 from ._recording import MicroBatch, StepRecording
 from ._replay import Replay, Seen, has_other_ranks, is_sharded
 from ._scales import ScaleHistory
+from ._sites import named_root
 
 _COMPILED = "the model's calls were inside compiled code, which shows no arguments: call the module itself"
 _SHARDED = (
@@ -139,7 +140,7 @@ class Locator(QuietWatch):
         self, replay: Replay, batch: MicroBatch, step: int, scale: float | None, losses_are_finite: bool
     ) -> Circumstances:
         return Circumstances(
-            model=self.recording.model,
+            model=named_root(self.recording.model, self.recording.conversion),
             step=step,
             inputs=ranges_of((batch.args, batch.kwargs)),
             scale=scale,

@@ -14,7 +14,17 @@ _HOLLOW = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strid
 #: Plain numbers that are no values of the result.
 _NO_VALUES = ("dtype", "device", "layout", "dim", "p")
 #: Operations with which a program writes an infinity into a tensor; others compute with it.
-_WRITES = ("masked_fill", "full", "fill", "where", "scalar_tensor", "constant_pad_nd", "lift_fresh", "copy", "index_put")
+_WRITES = (
+    "masked_fill",
+    "full",
+    "fill",
+    "where",
+    "scalar_tensor",
+    "constant_pad_nd",
+    "lift_fresh",
+    "copy",
+    "index_put",
+)
 
 
 @dataclass(frozen=True)

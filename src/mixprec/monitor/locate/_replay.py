@@ -17,6 +17,7 @@ from .._random_states import load_random_states
 from ._known import KnownTensors
 from ._range import is_finite, is_measured, tensor_leaves
 from ._recording import MicroBatch, StepRecording
+from ._sites import named_root
 from ._watch import FaultWatch
 
 
@@ -55,12 +56,13 @@ class Replay:
 
     def watched(self, batch: MicroBatch) -> Seen:
         """One pass again, and every operation of it seen."""
-        known = KnownTensors(self._model)
+        named = named_root(self._model, self._conversion)
+        known = KnownTensors(named)
         known.add_arguments(batch.args, batch.kwargs)
         for gradients in batch.gradients.values():
             for i, (gradient, _) in gradients.items():
                 known.add_gradient(gradient, i)
-        watch = FaultWatch(self._model, self._conversion, known, is_whole=True, may_talk=False)
+        watch = FaultWatch(named, self._conversion, known, is_whole=True, may_talk=False)
         outputs, bad = self._run(batch, watch, 1.0, known)
         return Seen(watch, batch, outputs, bad)
 
@@ -74,7 +76,7 @@ class Replay:
         buffers = {key: kept.copy for key, kept in batch.buffers.items() if kept.copy is not None}
         with everything_aside(self._model, self._conversion, batch.casts, buffers):
             if known is not None:
-                known.add_buffers(self._model)
+                known.add_buffers(named_root(self._model, self._conversion))
             load_random_states(batch.states)
             with watch:
                 outputs = self._forward(batch)

@@ -99,6 +99,7 @@ class FaultWatch(TorchDispatchMode):
             operation = self._operations[func] = operation_of(func)
         if operation.talks:
             self._talk(operation)
+            return func(*args, **kwargs)  # its results are there only when somebody has waited for it
         self.backpropagated.note(operation.name, [x for _, x in operation.tensors(args, kwargs)])
         if operation.is_silent:
             return func(*args, **kwargs)
@@ -131,10 +132,16 @@ class FaultWatch(TorchDispatchMode):
             return
         numbers = operation.numbers(*called)
         sick = [(name, x, itself) for name, x, itself in operands if not is_finite(x)]
-        parents = frozenset(birth for _, x, itself in sick for birth in self._origins(x, itself, operation.title(*called)))
+        parents = frozenset(
+            birth for _, x, itself in sick for birth in self._origins(x, itself, operation.title(*called))
+        )
         is_written = writes_infinity(numbers) and not sick
         births = parents
-        if is_written or _is_born(operation, bad, [x for _, x, _ in sick]) or self._is_new(operation, bad, sick, parents):
+        if (
+            is_written
+            or _is_born(operation, bad, [x for _, x, _ in sick])
+            or self._is_new(operation, bad, sick, parents)
+        ):
             place = self._sites.now()
             evidence = self._evidence(operation.title(*called), place, operands, bad, numbers)
             births = self._bear("constant" if is_written else "operation", place, evidence, parents, operation)

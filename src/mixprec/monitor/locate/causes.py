@@ -55,6 +55,9 @@ LAUNDERED = Cause(
     "infinity laundered by a saturating cast",
     "a saturating cast has made a finite number of it: mend what made the infinity, or let the cast propagate",
 )
+OTHER_RANK = Cause(
+    "fault on another rank", "what this rank has made is finite: look at what the other ranks have found"
+)
 WRITTEN = Cause(
     "infinity written by the program",
     "the code gives an infinite number, or lets the -inf of a mask out (a masked target): mend this operation",
@@ -80,6 +83,7 @@ CAUSES: tuple[Cause, ...] = (
     SATURATED_SCALE,
     LAUNDERED,
     WRITTEN,
+    OTHER_RANK,
     LOSS_FAULT,
     UNKNOWN,
     NOT_REPRODUCED,
