@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from . import causes
 from ._evidence import AT_END, FLUSHED, REDUCTIONS_OF_MASKS, SPREAD, Evidence, Operand
-from ._range import limit_of
 from ._operations import writes_infinity
+from ._range import limit_of
 from .causes import Cause
 
 #: An operand and the cause that it shows; ``None``: the rule does not hold.
