@@ -73,6 +73,7 @@ class Locating(Resumable):
     def _refuse_unusable(self, what: str) -> None:
         if self._is_locating:
             raise ValueError(
-                f"{what}: session.locate runs a step that leaves no trace; inside it call loss.backward(), or give the loss"
+                f"{what}: session.locate runs a step that leaves no trace; inside it call loss.backward(), or "
+                "give the loss"
             )
         super()._refuse_unusable(what)

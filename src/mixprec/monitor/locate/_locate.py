@@ -128,7 +128,7 @@ def _run(
         losses += [] if watch is None else watch.backpropagated.roots
         if watch is not None and not losses and not gradients:
             raise ValueError(
-                "locate: run_step has run no backward pass through the model and has returned no tensor, so that there is "
+                "locate: run_step has run no backward pass through the model and has returned no tensor: there is "
                 "nothing to look at: call loss.backward() in it"
             )
         return _bad(losses), _bad(gradients)
@@ -141,7 +141,8 @@ def _bad(tensors: list[Tensor]) -> list[Tensor]:
 def _check(model: object, run_step: object, scale: object) -> None:
     if not isinstance(model, nn.Module):
         raise TypeError(
-            f"locate: model is a {type(model).__name__}, expected a torch.nn.Module; the order is locate(model, run_step)"
+            f"locate: model is a {type(model).__name__}, expected a torch.nn.Module; the order is "
+            "locate(model, run_step)"
         )
     if isinstance(run_step, nn.Module) or not callable(run_step):
         raise TypeError(

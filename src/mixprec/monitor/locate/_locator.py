@@ -23,8 +23,8 @@ _SHARDED = (
     "the model is sharded, and a replay would talk to ranks that do not replay: call session.locate(...) on all ranks"
 )
 _REENTRANT = (
-    "beside other ranks a step with reentrant checkpoints is not replayed: their passes cannot be kept from the hooks on "
-    "gradients, as DDP's; use checkpoint(..., use_reentrant=False), or call session.locate(...) on all ranks"
+    "beside other ranks a step with reentrant checkpoints is not replayed: their passes cannot be kept from the hooks "
+    "on gradients, as DDP's; use checkpoint(..., use_reentrant=False), or call session.locate(...) on all ranks"
 )
 _GONE = "replayed from the same arguments, random states and buffers, all gradients are finite"
 _ELSEWHERE = f"{_GONE}: those of another rank are not, and its own finding names the site"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -91,7 +91,7 @@ class Replay:
             return tensor_leaves(self._model(*args, **kwargs))
 
     def _backward(self, batch: MicroBatch, outputs: list[Tensor], divisor: float) -> list[Tensor]:
-        """Gradients of the parameters; beside other ranks without a hook that waits for a gradient (DDP's) being run."""
+        """Gradients of the parameters; beside other ranks without running hooks that wait for a gradient (DDP's)."""
         parameters = [p for p in self._model.parameters() if p.requires_grad]
         found: list[Tensor] = []
         with ExitStack() as stack:
@@ -107,7 +107,7 @@ class Replay:
                 gradients = torch.autograd.grad(
                     [outputs[i] for i in roots], parameters, values, retain_graph=again, allow_unused=True
                 )
-                found += [gradient for gradient in gradients if gradient is not None]
+                found += [gradient for gradient in cast("tuple[Tensor | None, ...]", gradients) if gradient is not None]
         return found + [p.grad for p in parameters if p.grad is not None]
 
 

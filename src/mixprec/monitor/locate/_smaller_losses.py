@@ -24,10 +24,10 @@ class SmallerLosses(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = dict(kwargs or {})
-        if func is Tensor.backward:
+        if func is Tensor.backward and args:
             self.is_done = True
-            gradient = args[1] if len(args) > 1 else kwargs.pop("gradient", None)
-            loss = args[0]
+            loss, *rest = args
+            gradient = rest.pop(0) if rest else kwargs.pop("gradient", None)
             gradient = torch.ones_like(loss) if gradient is None else gradient
-            args = (loss, gradient / self._divisor, *args[2:])
+            args = (loss, gradient / self._divisor, *rest)
         return func(*args, **kwargs)

@@ -113,8 +113,8 @@ class FaultWatch(TorchDispatchMode):
         self.has_talked = True
         if not self._may_talk:
             raise TalkError(
-                f"the model talks to other ranks ({operation.name}), which do not replay: call session.locate(...) on all "
-                "of them"
+                f"the model talks to other ranks ({operation.name}), which do not replay: call session.locate(...) on "
+                "all of them"
             )
 
     def _look(
@@ -130,20 +130,14 @@ class FaultWatch(TorchDispatchMode):
         bad = [x for x in results if not is_finite(x)]
         if not bad:
             return
-        numbers = operation.numbers(*called)
+        numbers, title = operation.numbers(*called), operation.title(*called)
         sick = [(name, x, itself) for name, x, itself in operands if not is_finite(x)]
-        parents = frozenset(
-            birth for _, x, itself in sick for birth in self._origins(x, itself, operation.title(*called))
-        )
+        parents = frozenset(birth for _, x, itself in sick for birth in self._origins(x, itself, title))
         is_written = writes_infinity(numbers) and not sick
         births = parents
-        if (
-            is_written
-            or _is_born(operation, bad, [x for _, x, _ in sick])
-            or self._is_new(operation, bad, sick, parents)
-        ):
+        if is_written or _is_born(bad, [x for _, x, _ in sick]) or self._is_new(operation, bad, sick, parents):
             place = self._sites.now()
-            evidence = self._evidence(operation.title(*called), place, operands, bad, numbers)
+            evidence = self._evidence(title, place, operands, bad, numbers)
             births = self._bear("constant" if is_written else "operation", place, evidence, parents, operation)
         for x in bad:
             self.lineage.put(x, births)
@@ -254,7 +248,7 @@ def _can_be_seen(x: object) -> bool:
     return is_measured(x) and not is_traceable_wrapper_subclass(x)
 
 
-def _is_born(operation: Operation, bad: list[Tensor], sick: list[Tensor]) -> bool:
+def _is_born(bad: list[Tensor], sick: list[Tensor]) -> bool:
     """Whether bad values were not there before: of finite operands, or a NaN of infinities."""
     return not sick or (_has_nan(bad) and not _has_nan(sick))
 
