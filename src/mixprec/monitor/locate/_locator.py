@@ -19,14 +19,18 @@ from ._range import ranges_of
 from ._recording import MicroBatch, StepRecording
 from ._replay import Replay, Seen, has_other_ranks, is_sharded
 from ._scales import ScaleHistory
+from ._sites import named_root
 
 _COMPILED = "the model's calls were inside compiled code, which shows no arguments: call the module itself"
-_SHARDED = "the model is sharded, and a replay would talk to ranks that do not replay"
-_RANKS = (
-    "a replay on one rank would wait for the others (hooks on gradients, as DDP's, talk to them); run the step in one "
-    "process, or call session.locate(...) on all ranks"
+_SHARDED = (
+    "the model is sharded, and a replay would talk to ranks that do not replay: call session.locate(...) on all ranks"
+)
+_REENTRANT = (
+    "beside other ranks a step with reentrant checkpoints is not replayed: their passes cannot be kept from the hooks "
+    "on gradients, as DDP's; use checkpoint(..., use_reentrant=False), or call session.locate(...) on all ranks"
 )
 _GONE = "replayed from the same arguments, random states and buffers, all gradients are finite"
+_ELSEWHERE = f"{_GONE}: those of another rank are not, and its own finding names the site"
 _OUTSIDE = "no gradient came back through the outputs of the model's calls"
 
 
@@ -148,12 +152,13 @@ class Locator(QuietWatch):
         self._scales = self._histories.setdefault(_who(facts), ScaleHistory())
         return self._scales
 
-    def locate(self, *, step: int, scale: float = 1.0, losses_are_finite: bool = True) -> Fault:
+    def locate(self, *, step: int, scale: float | None = None, losses_are_finite: bool = True) -> Fault:
         """Replay what was recorded.
 
         Args:
             step: applied steps before it.
-            scale: of the loss; where it is above 1, an overflow of the backward pass is tried at 1.
+            scale: of the loss; where it is above 1, an overflow of the backward pass is tried at 1. ``None``: it is not
+                known, and neither blamed nor excluded.
             losses_are_finite: whether the losses of the step are.
 
         Returns:
@@ -162,7 +167,7 @@ class Locator(QuietWatch):
         self.last = self._locate(step, scale, losses_are_finite)
         return self.last
 
-    def _locate(self, step: int, scale: float, losses_are_finite: bool) -> Fault:
+    def _locate(self, step: int, scale: float | None, losses_are_finite: bool) -> Fault:
         replay = Replay(self.recording)
         why_not = self._refusal(replay)
         if why_not:
@@ -173,7 +178,7 @@ class Locator(QuietWatch):
             try:
                 seen = replay.watched(batch)
             except Exception as error:
-                return not_reproduced(f"the replay raised {type(error).__name__}: {error}", step)
+                return not_reproduced(_raised(error), step)
             birth = first_birth(seen)
             if birth is not None:
                 fault = diagnose(birth, self._circumstances(replay, batch, step, scale, losses_are_finite))
@@ -182,7 +187,7 @@ class Locator(QuietWatch):
                 outside = outside or fault  # unless another part of the model gave it this gradient
             if saturated is None and seen.watch.roles.saturations:
                 saturated = saturation_fault(seen.watch.roles.saturations[0], step)
-        return outside or saturated or not_reproduced(_GONE, step)
+        return outside or saturated or not_reproduced(_ELSEWHERE if has_other_ranks() else _GONE, step)
 
     def _locate_loss(self, loss: float, step: int, scale: float) -> Fault:
         """Of a step whose gradients are finite, and whose loss is not."""
@@ -195,7 +200,7 @@ class Locator(QuietWatch):
             try:
                 seen.append(replay.watched(batch))
             except Exception as error:
-                return not_reproduced(f"the replay raised {type(error).__name__}: {error}", step)
+                return not_reproduced(_raised(error), step)
             birth = birth_of_outputs(seen[-1])
             if birth is not None:
                 return diagnose(birth, self._circumstances(replay, batch, step, scale, losses_are_finite=False))
@@ -205,17 +210,15 @@ class Locator(QuietWatch):
         """Why there is nothing to replay, in words; empty where there is."""
         if is_sharded(self.recording.model):
             return _SHARDED
-        if has_other_ranks():
-            return _RANKS
         if not replay.passes:
             return _OUTSIDE if self.recording.passes else _COMPILED
         return next(filter(None, (batch.changed() for batch in replay.passes)), "")
 
     def _circumstances(
-        self, replay: Replay, batch: MicroBatch, step: int, scale: float, losses_are_finite: bool
+        self, replay: Replay, batch: MicroBatch, step: int, scale: float | None, losses_are_finite: bool
     ) -> Circumstances:
         return Circumstances(
-            model=self.recording.model,
+            model=named_root(self.recording.model, self.recording.conversion),
             step=step,
             inputs=ranges_of((batch.args, batch.kwargs)),
             scale=scale,
@@ -242,6 +245,13 @@ def first_birth(seen: Seen) -> Birth | None:
 def _is_followed(batch: MicroBatch, passes: Sequence[MicroBatch]) -> bool:
     """Whether another part of the model was called after this one."""
     return any(other.module is not batch.module for other in passes[passes.index(batch) + 1 :])
+
+
+def _raised(error: Exception) -> str:
+    """Why a replay that raised has shown nothing."""
+    if has_other_ranks() and "use_reentrant" in str(error):
+        return _REENTRANT
+    return f"the replay raised {type(error).__name__}: {error}"
 
 
 def _who(facts: StepFacts) -> str:
