@@ -1,9 +1,10 @@
 """From what a model multiplies and what rounding does to it to a recipe per layer, and to what it will cost."""
 
 from ._candidate import KEEP, Candidate
-from ._choice import Choice, Option
+from ._choice import Choice, Option, Quantity
 from ._inventory import Inventory, Parameter, Product, Traffic
 from ._scores import CandidateScore, GroupScores, Scores
+from .knapsack import pareto, search
 
 __all__ = [
     "KEEP",
@@ -15,6 +16,9 @@ __all__ = [
     "Option",
     "Parameter",
     "Product",
+    "Quantity",
     "Scores",
     "Traffic",
+    "pareto",
+    "search",
 ]
