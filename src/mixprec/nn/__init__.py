@@ -12,7 +12,7 @@ from ._function_region import FunctionMode, is_ruled
 from ._layer_types import is_converted_layer, is_layer_type, register_layer
 from ._module_stack import ROOT, ModuleStack
 from ._multihead import projections_of
-from ._node_origins import NodeOrigins, tensors_of
+from ._node_origins import NodeOrigins, next_number, running_number, tensors_of
 from ._operand_watch import OperandWatch, SeenOperand
 from ._passes_aside import passes_aside
 from ._resolve import is_without_session, resolve
@@ -44,10 +44,12 @@ __all__ = [
     "is_ruled",
     "is_without_session",
     "native_here",
+    "next_number",
     "passes_aside",
     "projections_of",
     "register_layer",
     "resolve",
+    "running_number",
     "tensors_of",
     "uncompiled",
     "uneven_blocks",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from ...nn import ROOT, ModuleStack, is_layer_type, projections_of
 from ._operator_products import OperatorProduct
+from ._storage_ids import storage_of
 
 #: Functions that multiply queries by keys, and then values.
 _ATTENTIONS = (F.scaled_dot_product_attention, F.multi_head_attention_forward)
@@ -40,7 +41,7 @@ class AttentionCalls(TorchFunctionMode):
         return "qk" if self._seen % 2 else "pv"
 
     @contextmanager
-    def _running(self) -> Iterator[None]:
+    def _running(self) -> Generator[None]:
         self._depth, self._seen = self._depth + 1, 0
         try:
             yield
@@ -59,16 +60,16 @@ class Places:
 
     def __init__(self, model: nn.Module, modules: ModuleStack, attention: AttentionCalls) -> None:
         self._modules, self._attention = modules, attention
-        self._parameters = {p.untyped_storage()._cdata: p for p in model.parameters()}
+        self._parameters = {storage_of(p): p for p in model.parameters()}
         self._copies: list[Tensor] = []  # kept, so that no other storage gets the address of one
 
     def follow(self, operator: str, args: tuple[Any, ...], out: Any) -> None:
         """A copy of a weight, or matrices chosen from one, stay that weight."""
         if operator not in _COPIES or not args or not isinstance(args[0], Tensor) or not isinstance(out, Tensor):
             return
-        parameter = self._parameters.get(args[0].untyped_storage()._cdata)
+        parameter = self._parameters.get(storage_of(args[0]))
         if parameter is not None and out.dim() > 1:
-            self._parameters[out.untyped_storage()._cdata] = parameter
+            storage_of(self._parameters[out)] = parameter
             self._copies.append(out)
 
     def name(self, product: OperatorProduct, operator: str) -> tuple[str, str]:
@@ -92,7 +93,7 @@ class Places:
 
     def _weight_of(self, product: OperatorProduct) -> tuple[Tensor | None, nn.Parameter | None]:
         for operand in (product.right, product.left):
-            parameter = self._parameters.get(operand.untyped_storage()._cdata)
+            parameter = self._parameters.get(storage_of(operand))
             if parameter is not None and operand.dim() > 1:
                 return operand, parameter
         return None, None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ._operator_products import OperatorProduct
+from ._storage_ids import storage_of
 
 #: A view of a storage, whichever way round it lies.
 _View = tuple[int, int, tuple[tuple[int, int], ...]]
@@ -58,4 +59,5 @@ def backward_role(found: list[ForwardProduct], product: OperatorProduct) -> tupl
 
 
 def _view(t: Tensor) -> _View:
-    return t.untyped_storage()._cdata, t.storage_offset(), tuple(sorted(zip(t.shape, t.stride(), strict=True)))
+    sizes = sorted((int(size), int(stride)) for size, stride in zip(t.shape, t.stride(), strict=True))
+    return storage_of(t), int(t.storage_offset()), tuple(sizes)

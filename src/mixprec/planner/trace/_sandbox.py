@@ -10,9 +10,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
+from torch.utils._pytree import tree_leaves
 
 from ...monitor import load_random_states, random_states
 from ...nn import conversion_of
@@ -106,4 +106,4 @@ def samples_of(batch: Any) -> int | None:
 
 
 def _batch_tensors(batch: Any) -> list[Tensor]:
-    return [leaf for leaf in torch.utils._pytree.tree_leaves(batch) if isinstance(leaf, Tensor)]
+    return [leaf for leaf in tree_leaves(batch) if isinstance(leaf, Tensor)]

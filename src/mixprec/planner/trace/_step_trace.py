@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ...nn import ROOT, ModuleStack, NodeOrigins, is_in_backward
+from ...nn import ROOT, ModuleStack, NodeOrigins, is_in_backward, next_number, running_number
 from .._inventory import Product, Traffic
 from ._operator_products import OperatorProduct, products_of
 from ._places import AttentionCalls, Places
@@ -60,7 +60,7 @@ class StepTrace(TorchDispatchMode):
         )
 
     @contextmanager
-    def update(self) -> Iterator[None]:
+    def update(self) -> Generator[None]:
         """What runs inside is the optimizer's."""
         self._is_updating = True
         try:
@@ -103,11 +103,11 @@ class StepTrace(TorchDispatchMode):
             return
         site, kind = self._places.name(product, operator)
         self._add(product, site, kind, product.gemm or "fprop", recomputed=recomputed)
-        number = _next_number() - 1
+        number = next_number() - 1
         self._forward[number].append(ForwardProduct.of(product, site, kind))
 
     def _note_backward(self, product: OperatorProduct, operator: str) -> None:
-        found = self._forward.get(_running_number(), [])
+        found = self._forward.get(running_number() or -1, [])
         if product.gemm is not None:
             same = [f for f in found if not product.part or f.kind == product.part] or found
             site, kind = (same[0].site, same[0].kind) if same else (self._backward_site(), operator)
@@ -128,8 +128,8 @@ class StepTrace(TorchDispatchMode):
             m=product.m,
             n=product.n,
             k=product.k,
-            left_dtype=_short(product.left),
-            right_dtype=_short(product.right),
+            left_dtype=short_dtype(product.left),
+            right_dtype=short_dtype(product.right),
             recomputed=recomputed,
         )
         self._products[key] = self._products.get(key, 0) + 1
@@ -151,15 +151,7 @@ class StepTrace(TorchDispatchMode):
         return self._origins.of_running() or (self._site() if torch.is_grad_enabled() else ROOT)
 
 
-def _short(t: Tensor) -> str:
+def short_dtype(t: Tensor) -> str:
+    """A dtype's short name."""
     name = str(t.dtype).removeprefix("torch.")
     return _SHORT.get(name, name)
-
-
-def _next_number() -> int:
-    return torch.autograd._get_sequence_nr()  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
-
-
-def _running_number() -> int:
-    node = torch._C._current_autograd_node()  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
-    return -1 if node is None else node._sequence_nr()

@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from .._inventory import Inventory, Parameter
 from ._sandbox import Loss, Sandbox, samples_of, traced
-from ._step_trace import StepTrace, _short
+from ._step_trace import StepTrace, short_dtype
 
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
 _NO_PRODUCT = (
@@ -23,8 +23,8 @@ def take_inventory(model: nn.Module, loss: Loss, batch: Any, *, optimizer: MakeO
     """Trace one training step: every matrix product by site, what else moves bytes, and the parameters.
 
     The step runs on a copy whose tensors have shapes and no values (torch's fake tensors), in a fraction of a second
-    and without memory, so models of any size and on the meta device do. A model that asks for values (``.item()``, routing
-    by data) runs one real step on a copy instead, which a note says. The model itself is not touched.
+    and without memory, so models of any size and on the meta device do. A model that asks for values (``.item()``,
+    routing by data) runs one real step on a copy instead, which a note says. The model itself is not touched.
 
     The FLOPs are those that ``Session.audit()`` counts. A fused attention kernel multiplies the scores again in its
     backward pass: its ``qk`` has one more ``fprop`` there.
@@ -91,6 +91,6 @@ def parameters_of(model: nn.Module) -> tuple[Parameter, ...]:
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(parameter, []).append(name)
     return tuple(
-        Parameter(name=first, also=tuple(also), shape=tuple(parameter.shape), dtype=_short(parameter))
+        Parameter(name=first, also=tuple(also), shape=tuple(parameter.shape), dtype=short_dtype(parameter))
         for parameter, (first, *also) in names.items()
     )
