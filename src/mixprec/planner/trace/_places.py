@@ -69,7 +69,7 @@ class Places:
             return
         parameter = self._parameters.get(storage_of(args[0]))
         if parameter is not None and out.dim() > 1:
-            storage_of(self._parameters[out)] = parameter
+            self._parameters[storage_of(out)] = parameter
             self._copies.append(out)
 
     def name(self, product: OperatorProduct, operator: str) -> tuple[str, str]:
