@@ -4,21 +4,32 @@ from ._candidate import KEEP, Candidate
 from ._choice import Choice, Option, Quantity
 from ._inventory import Inventory, Parameter, Product, Traffic
 from ._scores import CandidateScore, GroupScores, Scores
+from ._targets import CostTarget, LatencyTarget, LayerTarget, MemoryTarget, QualityTarget, Targets
+from ._targets_file import write_targets_template
 from .knapsack import pareto, search
+from .trace import take_inventory
 
 __all__ = [
     "KEEP",
     "Candidate",
     "CandidateScore",
     "Choice",
+    "CostTarget",
     "GroupScores",
     "Inventory",
+    "LatencyTarget",
+    "LayerTarget",
+    "MemoryTarget",
     "Option",
     "Parameter",
     "Product",
+    "QualityTarget",
     "Quantity",
     "Scores",
+    "Targets",
     "Traffic",
     "pareto",
     "search",
+    "take_inventory",
+    "write_targets_template",
 ]

@@ -2,8 +2,8 @@
 
 HiGHS takes a row for kept within 1e-6 and an optimum for found within 1e-6, so objective and rows are scaled to ranges
 of ``_RANGE``: what is left of both is 1e-9 of the range. A solution that is beyond a limit by less than that is cut off
-and the rest solved again, so that limits hold exactly. Ties go by small weights of the other quantities, ``_TIE`` of the
-range each; smaller ones make HiGHS search long among choices that differ in nothing else.
+and the rest solved again, so that limits hold exactly. Ties go by small weights of the other quantities, ``_TIE`` of
+the range each; smaller ones make HiGHS search long among choices that differ in nothing else.
 """
 
 from __future__ import annotations
