@@ -9,7 +9,9 @@ from ._convolution_arguments import ConvolutionGeometry, ConvolutionSize
 from ._device import native_here
 from ._flop_counts import flops_of
 from ._function_region import FunctionMode, is_ruled
+from ._function_sites import layer_at
 from ._layer_types import is_converted_layer, is_layer_type, register_layer
+from ._matching import structure_of
 from ._module_stack import ROOT, ModuleStack
 from ._multihead import projections_of
 from ._node_origins import NodeOrigins, next_number, running_number, tensors_of
@@ -43,6 +45,7 @@ __all__ = [
     "is_layer_type",
     "is_ruled",
     "is_without_session",
+    "layer_at",
     "native_here",
     "next_number",
     "passes_aside",
@@ -50,6 +53,7 @@ __all__ = [
     "register_layer",
     "resolve",
     "running_number",
+    "structure_of",
     "tensors_of",
     "uncompiled",
     "uneven_blocks",
