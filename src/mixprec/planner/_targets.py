@@ -43,6 +43,12 @@ class QualityTarget:
             given = "neither" if self.absolute is None else "both"
             raise ValueError(f"a quality target has {given} of absolute and relative: expected one of them")
 
+    @property
+    def said(self) -> str:
+        """In words, for whoever reads a plan's file."""
+        gap = f"{self.absolute:g}" if self.absolute is not None else f"{self.relative:g} of the baseline's"
+        return f"at most {gap} {'higher' if self.better == 'lower' else 'lower'}"
+
     def largest_gap(self, baseline: float) -> float:
         """The largest gap in the metric's units, where the baseline's value is this."""
         return self.absolute if self.absolute is not None else (self.relative or 0.0) * abs(baseline)
