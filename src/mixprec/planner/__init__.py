@@ -4,6 +4,7 @@ from ._candidate import KEEP, Candidate
 from ._choice import Choice, Option
 from ._inventory import Inventory, Parameter, Product, Traffic
 from ._scores import CandidateScore, GroupScores, Scores
+from .trace import take_inventory
 
 __all__ = [
     "KEEP",
@@ -17,4 +18,5 @@ __all__ = [
     "Product",
     "Scores",
     "Traffic",
+    "take_inventory",
 ]
