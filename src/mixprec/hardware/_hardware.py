@@ -72,9 +72,9 @@ class Hardware:
     capability: str | None = None
     memory: Figure | None = None
     bandwidth: Figure | None = None
-    rates: Mapping[str, Figure] = field(default=_NO_FIGURES)
+    rates: Mapping[str, Figure] = field(default_factory=lambda: _NO_FIGURES)
     block_formats: tuple[str, ...] = ()
-    attainable: Mapping[str, Figure] = field(default=_NO_FIGURES)
+    attainable: Mapping[str, Figure] = field(default_factory=lambda: _NO_FIGURES)
     link: Figure | None = None
     network: Figure | None = None
     launch: Figure | None = None

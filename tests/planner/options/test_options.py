@@ -7,8 +7,8 @@ import math
 import pytest
 
 from mixprec.planner import KEEP, Candidate, CandidateScore, GroupScores, LayerTarget, Scores
-from mixprec.planner.options import bar_by_format, bar_by_layers, bar_by_shape, make_options
-from mixprec.specs import Layer, LayerPrecision
+from mixprec.planner.options import bar_by_format, bar_by_layers, bar_by_shape, candidate_of, make_options
+from mixprec.specs import Layer, LayerPrecision, recipe
 
 from ..plan._handmade import model_and_inventory
 
@@ -44,6 +44,29 @@ def test_a_device_without_the_format_is_named():
     assert bar(group(), LOW) == "h100 does not multiply mxfp8"
     assert bar(group(), Candidate(name="fp8", precision=LayerPrecision.uniform("e4m3[tensor]"))) == ""
     assert bar(group(), Candidate(name=KEEP)) == ""
+
+
+@pytest.mark.parametrize(
+    ("cast", "needed"),
+    [
+        ("nvfp4-2d", "nvfp4"),
+        ("mxfp6-e3m2 sr", "mxfp6-e3m2"),
+        ("e4m3[128x128:fp32]", "e4m3"),
+        ("e2m1[tensor]", "e2m1"),
+        ("bf16", "bf16"),
+    ],
+)
+def test_a_cast_needs_the_format_that_its_blocks_are_of(cast, needed):
+    candidate = Candidate(name="low", precision=LayerPrecision.uniform(cast))
+    assert bar_by_format("it", lambda name: False)(group(), candidate) == f"it does not multiply {needed}"
+
+
+def test_a_recipes_candidate_is_what_most_layers_have():
+    assert candidate_of("mxfp8") == Candidate(name="mxfp8", precision=recipe("mxfp8").rules[-1].precision)
+    with pytest.raises(ValueError, match="gives casts to no layer"):
+        candidate_of("bf16")
+    with pytest.raises(ValueError, match="cannot be a candidate: that name"):
+        candidate_of(recipe("mxfp8", name=KEEP))
 
 
 def test_blocks_must_divide_the_features_of_both_products():

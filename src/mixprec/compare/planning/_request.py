@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from mixprec.hardware import Hardware
 from mixprec.planner import KEEP, Candidate, LayerTarget, Quantity, Targets
 from mixprec.specs import Recipe
 
 from .._loading import WorkloadSource
-
-if TYPE_CHECKING:
-    from mixprec.hardware import Hardware
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from ...formats import BLOCK_FORMATS
 from ...specs import OPERANDS, Cast, Layer
 from .._candidate import KEEP, Candidate
 from .._inventory import Inventory
@@ -106,6 +107,10 @@ def _casts(candidate: Candidate) -> list[Cast]:
 
 
 def _format(cast: Cast) -> str:
-    """What the matrix units must multiply: the block format where it is one, else the element."""
-    head = str(cast).partition(" ")[0]
-    return cast.element if "[" in head else head
+    """What the matrix units must multiply: the format whose blocks make up the cast's, else the element."""
+    scales = cast.element, cast.scale, cast.tensor_scale
+    for name, block in BLOCK_FORMATS.items():
+        same = (block.element, block.scale, block.tensor_scale) == scales
+        if same and block.block == (1, cast.granularity.reduction):
+            return name
+    return cast.element
