@@ -26,9 +26,7 @@ MI355X = Hardware(
     memory=giga(288, _MI355X),
     bandwidth=giga(8000, _MI355X),
     # CDNA 4 multiplies FP6 at FP4's rate; it has no TF32.
-    rates=tera(
-        _MI355X, fp32=157.3, bf16=2516.6, fp16=2516.6, fp8=5033.2, fp6=10066.3, fp4=10066.3, int8=5033.2
-    ),
+    rates=tera(_MI355X, fp32=157.3, bf16=2516.6, fp16=2516.6, fp8=5033.2, fp6=10066.3, fp4=10066.3, int8=5033.2),
     block_formats=MX_BLOCKS,
     link=giga(537.6, f"{_MI355X}: seven Infinity Fabric links of 153.6 GB/s, both ways"),
 )
