@@ -1,4 +1,4 @@
-"""NVIDIA's data-center devices up to Ada. Rates are dense, with fp32 sums: half of what a sheet prints "with sparsity"."""
+"""NVIDIA's data-center devices up to Ada. Rates are dense, with fp32 sums: half of those "with sparsity"."""
 
 from __future__ import annotations
 

@@ -75,8 +75,7 @@ B300 = Hardware(
     capability="10.3",
     memory=giga(288, "NVIDIA Blackwell Ultra datasheet: 288 GB"),
     bandwidth=giga(8000, "NVIDIA Blackwell Ultra datasheet: 8 TB/s"),
-    # FP4 is printed dense beside sparse: 105 PFLOPS of eight GPUs. Its int8 units were cut to a 32nd, and the sheets
-    # disagree about the number: none is given.
+    # FP4 is printed dense beside sparse. The sheets disagree about int8, which was cut: none is given.
     rates={
         **tera(_B300, fp32=75, tf32=1125, bf16=2250, fp16=2250, fp8=4500, fp6=4500),
         **tera("NVIDIA HGX platform page, HGX B300: 105 PFLOPS dense for 8 GPUs", fp4=13125),
