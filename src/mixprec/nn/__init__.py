@@ -13,6 +13,7 @@ from ._module_stack import ROOT, ModuleStack
 from ._node_origins import NodeOrigins, tensors_of
 from ._operand_watch import OperandWatch, SeenOperand
 from ._passes_aside import passes_aside
+from ._product_watch import ProductWatch, SeenProduct
 from ._resolve import is_without_session, resolve
 from ._standalone import StandaloneProducts
 from ._uncompiled import has_compiled_parts, uncompiled
@@ -30,7 +31,9 @@ __all__ = [
     "ModuleStack",
     "NodeOrigins",
     "OperandWatch",
+    "ProductWatch",
     "SeenOperand",
+    "SeenProduct",
     "StandaloneProducts",
     "conversion_of",
     "convert",

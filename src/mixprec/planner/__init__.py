@@ -4,6 +4,7 @@ from ._candidate import KEEP, Candidate
 from ._choice import Choice, Option
 from ._inventory import Inventory, Parameter, Product, Traffic
 from ._scores import CandidateScore, GroupScores, Scores
+from .scores import default_candidates, measure_scores
 
 __all__ = [
     "KEEP",
@@ -17,4 +18,6 @@ __all__ = [
     "Product",
     "Scores",
     "Traffic",
+    "default_candidates",
+    "measure_scores",
 ]
