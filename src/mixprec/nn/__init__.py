@@ -17,6 +17,7 @@ from ._multihead import projections_of
 from ._node_origins import NodeOrigins, next_number, running_number, tensors_of
 from ._operand_watch import OperandWatch, SeenOperand
 from ._passes_aside import passes_aside
+from ._product_watch import ProductWatch, SeenProduct
 from ._resolve import is_without_session, resolve
 from ._standalone import StandaloneProducts
 from ._uncompiled import has_compiled_parts, uncompiled
@@ -34,7 +35,9 @@ __all__ = [
     "ModuleStack",
     "NodeOrigins",
     "OperandWatch",
+    "ProductWatch",
     "SeenOperand",
+    "SeenProduct",
     "StandaloneProducts",
     "conversion_of",
     "convert",

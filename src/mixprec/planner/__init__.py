@@ -7,6 +7,7 @@ from ._scores import CandidateScore, GroupScores, Scores
 from ._targets import CostTarget, LatencyTarget, LayerTarget, MemoryTarget, QualityTarget, Targets
 from ._targets_file import write_targets_template
 from .knapsack import pareto, search
+from .scores import default_candidates, measure_scores
 from .trace import take_inventory
 
 __all__ = [
@@ -28,6 +29,8 @@ __all__ = [
     "Scores",
     "Targets",
     "Traffic",
+    "default_candidates",
+    "measure_scores",
     "pareto",
     "search",
     "take_inventory",

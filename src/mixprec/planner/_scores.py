@@ -31,13 +31,15 @@ class GroupScores:
 
     Attributes:
         name: the first site.
-        sites: module paths.
+        sites: module paths, and what is called there for a function.
+        kinds: of each site, as a rule's ``type`` would ask: ``"Linear"``, ``"Conv2d"``, ``"qk"``, ...
         candidates: scores by the candidate's name; ``"keep"`` is all zeros.
         is_dead: whether the gradient of its output was zero in every batch: nothing is known of it then.
     """
 
     name: str
     sites: tuple[str, ...]
+    kinds: tuple[str, ...] = ()
     candidates: Mapping[str, CandidateScore]
     is_dead: bool = False
 
