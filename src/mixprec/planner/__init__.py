@@ -4,7 +4,7 @@ from ._candidate import KEEP, Candidate
 from ._choice import Choice, Option
 from ._inventory import Inventory, Parameter, Product, Traffic
 from ._scores import CandidateScore, GroupScores, Scores
-from .trace import take_inventory
+from .trace import MemoryForecast, predict_memory, take_inventory
 
 __all__ = [
     "KEEP",
@@ -13,10 +13,12 @@ __all__ = [
     "Choice",
     "GroupScores",
     "Inventory",
+    "MemoryForecast",
     "Option",
     "Parameter",
     "Product",
     "Scores",
     "Traffic",
+    "predict_memory",
     "take_inventory",
 ]

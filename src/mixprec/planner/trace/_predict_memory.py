@@ -22,12 +22,13 @@ def predict_memory(
 ) -> MemoryForecast:
     """Tell what a session would hold in memory: what ``Session.memory()`` measures, and a step's peak.
 
-    Two steps under the recipe run on a copy of the model whose tensors have shapes and no values (torch's fake tensors),
-    and the storages of the second one are counted as they come and go: nothing is computed and no memory is taken, so
-    that models of any size and on the meta device do. A model that asks for values (``.item()``, routing by data) runs
-    real steps on a copy instead, which a note says.
+    Two steps under the recipe run on a copy of the model whose tensors have shapes and no values (torch's fake
+    tensors), and the storages of the second one are counted as they come and go: nothing is computed and no memory is
+    taken, so that models of any size and on the meta device do. A model that asks for values (``.item()``, routing by
+    data) runs real steps on a copy instead, which a note says.
 
-    What an operator's kernel allocates for itself and gives back before it returns is not in the peak.
+    What an operator's kernel allocates for itself and gives back before it returns is in the peak on a CPU only, as far
+    as it is a copy of an operand.
 
     Args:
         model: any that converts; the model itself is not touched.
@@ -67,7 +68,7 @@ def predict_memory(
 
 def _rehearse(sandbox: Sandbox, loss: Loss, recipe: Recipe, optimizer: MakeOptimizer) -> tuple[Any, ...]:
     rehearsal = Rehearsal(sandbox, recipe, optimizer)
-    with LiveBytes() as live:
+    with LiveBytes(is_cpu=True) as live:
         rehearsal.step(loss)  # makes state and workspaces
         before, live.most = live.now, live.now
         held = sum(rehearsal.kinds().values())
