@@ -4,7 +4,7 @@ from ._candidate import KEEP, Candidate
 from ._choice import Choice, Option
 from ._inventory import Inventory, Parameter, Product, Traffic
 from ._scores import CandidateScore, GroupScores, Scores
-from .trace import MemoryForecast, predict_memory, take_inventory
+from .trace import LargestBatch, MemoryForecast, largest_batch, predict_memory, resized, take_inventory
 
 __all__ = [
     "KEEP",
@@ -13,12 +13,15 @@ __all__ = [
     "Choice",
     "GroupScores",
     "Inventory",
+    "LargestBatch",
     "MemoryForecast",
     "Option",
     "Parameter",
     "Product",
     "Scores",
     "Traffic",
+    "largest_batch",
     "predict_memory",
+    "resized",
     "take_inventory",
 ]

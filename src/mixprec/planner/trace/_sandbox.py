@@ -69,7 +69,7 @@ def traced(model: nn.Module, batch: Any, work: Callable[[Sandbox], Any]) -> tupl
 def _unlogged() -> Generator[None]:
     """Quiet: what torch logs of an operator without a fake implementation is told by the exception.
 
-    An optimizer that asks where its parameters lie, to see whether others wrote to them, gets the same answer each time.
+    An optimizer that asks where its parameters lie, to see whether others wrote to them, gets one answer each time.
     """
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     before, logger.disabled = logger.disabled, True
@@ -106,14 +106,20 @@ def _sandbox(model: nn.Module, batch: Any, *, is_fake: bool) -> Generator[Sandbo
 
 def _placed(model: nn.Module, batch: Any) -> tuple[nn.Module, Any]:
     """On the CPU, what is on the meta device: there nothing can be told of kernels and their memory."""
-    if any(t.is_meta for t in itertools.chain(model.parameters(), model.buffers())):
-        model = model.to_empty(device="cpu")
-    move: Callable[[Any], Any] = lambda leaf: torch.empty_like(leaf, device="cpu") if _is_meta(leaf) else leaf
-    return model, tree_map(move, batch)
+    made: dict[Tensor, Tensor] = {}
+    for module in model.modules():
+        for table in (module._parameters, module._buffers):  # pyright: ignore[reportPrivateUsage]
+            for name, held in table.items():
+                if held is not None and held.is_meta:
+                    table[name] = made.setdefault(held, _moved(held))  # pyright: ignore[reportArgumentType]
+    return model, tree_map(_moved, batch)
 
 
-def _is_meta(leaf: Any) -> bool:
-    return isinstance(leaf, Tensor) and leaf.is_meta
+def _moved(leaf: Any) -> Any:
+    if not isinstance(leaf, Tensor) or not leaf.is_meta:
+        return leaf
+    empty = torch.empty_like(leaf, device="cpu", requires_grad=False)
+    return nn.Parameter(empty, leaf.requires_grad) if isinstance(leaf, nn.Parameter) else empty
 
 
 def _converted(model: nn.Module) -> Iterator[Any]:
