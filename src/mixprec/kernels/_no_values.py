@@ -37,4 +37,4 @@ def results_into(fake: Callable[..., Any], x: Tensor, args: tuple[Any, ...]) -> 
     if isinstance(made, Tensor):
         return out
     carriers = dict(zip((0, 2), out, strict=True)) if isinstance(out, tuple) else {0: out}
-    return tuple(part if carriers.get(i) is None else carriers[i] for i, part in enumerate(made))
+    return tuple(part.new_empty(part.shape) if carriers.get(i) is None else carriers[i] for i, part in enumerate(made))

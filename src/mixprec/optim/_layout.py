@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..kernels import StoredMoment, StoredWeight, WeightKind, has_no_values, load_moment, load_weight, store_moment
+from ..kernels import StoredMoment, StoredWeight, WeightKind, load_moment, load_weight, store_moment
 from ..specs import Moments, Weights
 from ._stored import EXTRAS, begin, load_nearest, weight_kind
 
@@ -81,7 +81,7 @@ class Layout:
             return self._stored(name, values, state)
         stored = self._new_moment(name, param)
         state.update(self.moment_tensors(name, stored))
-        if stored.scales is not None and not has_no_values(param):
+        if stored.scales is not None:
             store_moment(stored, torch.zeros(param.numel(), dtype=torch.float32, device=param.device))
         return stored
 

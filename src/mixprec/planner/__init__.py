@@ -8,7 +8,7 @@ from ._targets import CostTarget, LatencyTarget, LayerTarget, MemoryTarget, Qual
 from ._targets_file import write_targets_template
 from .knapsack import pareto, search
 from .scores import default_candidates, measure_scores
-from .trace import take_inventory
+from .trace import LargestBatch, MemoryForecast, largest_batch, predict_memory, resized, take_inventory
 
 __all__ = [
     "KEEP",
@@ -18,8 +18,10 @@ __all__ = [
     "CostTarget",
     "GroupScores",
     "Inventory",
+    "LargestBatch",
     "LatencyTarget",
     "LayerTarget",
+    "MemoryForecast",
     "MemoryTarget",
     "Option",
     "Parameter",
@@ -30,8 +32,11 @@ __all__ = [
     "Targets",
     "Traffic",
     "default_candidates",
+    "largest_batch",
     "measure_scores",
     "pareto",
+    "predict_memory",
+    "resized",
     "search",
     "take_inventory",
     "write_targets_template",

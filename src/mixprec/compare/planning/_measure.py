@@ -11,10 +11,19 @@ from typing import Any
 from torch import Tensor, nn
 
 from mixprec.nn import convert
-from mixprec.planner import KEEP, Candidate, GroupScores, Inventory, Option, Scores, take_inventory
+from mixprec.planner import (
+    KEEP,
+    Candidate,
+    GroupScores,
+    Inventory,
+    MemoryForecast,
+    Option,
+    Scores,
+    predict_memory,
+    take_inventory,
+)
 from mixprec.planner.options import Bar, bar_by_format, bar_by_layers, bar_by_shape, layers_of, make_options
 from mixprec.planner.plan import compile_rules
-from mixprec.planner.trace import MemoryForecast, predict_memory
 from mixprec.specs import Layer, Recipe
 
 from .._user_code import WorkloadError, calling

@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...kernels import has_no_values
 from ...monitor import tensors_in as all_tensors_in
+from ._cpu_scratch import cpu_scratch
 from ._recurrent_workspace import workspace_bytes
 from ._storage_ids import storage_of
 from ._traffic import tensors_in
@@ -22,16 +23,19 @@ _RECURRENT = torch.ops.aten.mkldnn_rnn_layer.default
 class LiveBytes(TorchDispatchMode):
     """Sums the storages that operators inside have made and nobody has let go yet.
 
-    What an operator's kernel allocates for itself and gives back is not seen; of one that keeps a workspace of a size
-    which a tensor without values does not show, that is worked out.
+    What an operator's kernel allocates for itself and gives back is not seen but on a CPU, where it is worked out.
+
+    Args:
+        is_cpu: whether the step is to run on a CPU.
 
     Attributes:
         now: bytes that are alive.
         most: the most so far.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_cpu: bool) -> None:
         super().__init__()
+        self._is_cpu = is_cpu
         self.now = self.most = 0
         self._alive: dict[int, weakref.ref[Any]] = {}
         self._known: dict[int, weakref.ref[Any]] = {}
@@ -45,6 +49,8 @@ class LiveBytes(TorchDispatchMode):
             out = (*out[:3], workspace)
         for t in tensors_in(out):
             self._note(t)
+        if self._is_cpu:
+            self.most = max(self.most, self.now + cpu_scratch(func, args, kwargs, out))
         return out
 
     def _know(self, tensors: Iterable[Tensor]) -> None:

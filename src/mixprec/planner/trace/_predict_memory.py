@@ -14,20 +14,22 @@ from ._sandbox import Loss, Sandbox, samples_of, traced
 from ._take_inventory import MakeOptimizer
 
 _OPAQUE = "saved activations leave out what {} nodes of the graph keep, which torch does not show"
+_WORKSPACES = "cast workspaces"
 _NAMED = ("weights", "buffers", "masters", "counters", "moments")
 
 
 def predict_memory(
-    model: nn.Module, loss: Loss, batch: Any, recipe: Recipe | str, *, optimizer: MakeOptimizer
+    model: nn.Module, loss: Loss, batch: Any, recipe: Recipe | str, *, optimizer: MakeOptimizer, is_cpu: bool = True
 ) -> MemoryForecast:
     """Tell what a session would hold in memory: what ``Session.memory()`` measures, and a step's peak.
 
-    Two steps under the recipe run on a copy of the model whose tensors have shapes and no values (torch's fake tensors),
-    and the storages of the second one are counted as they come and go: nothing is computed and no memory is taken, so
-    that models of any size and on the meta device do. A model that asks for values (``.item()``, routing by data) runs
-    real steps on a copy instead, which a note says.
+    Two steps under the recipe run on a copy of the model whose tensors have shapes and no values (torch's fake
+    tensors), and the storages of the second one are counted as they come and go: nothing is computed and no memory is
+    taken, so that models of any size and on the meta device do. A model that asks for values (``.item()``, routing by
+    data) runs real steps on a copy instead, which a note says.
 
-    What an operator's kernel allocates for itself and gives back before it returns is not in the peak.
+    What an operator's kernel allocates for itself and gives back before it returns is in the peak on a CPU only, as far
+    as it is a copy of an operand.
 
     Args:
         model: any that converts; the model itself is not touched.
@@ -35,6 +37,8 @@ def predict_memory(
         batch: nested containers of tensors, as the loss takes it.
         recipe: a recipe, its name, or the path of its TOML file.
         optimizer: ``optimizer(parameters)``, makes a new one.
+        is_cpu: whether the step is to run on a CPU; elsewhere there are no workspaces for emulated casts, and what
+            kernels take for themselves is not known.
 
     Raises:
         ValueError: a recipe that does not fit the model, or a loss that is not one number with a graph.
@@ -49,7 +53,7 @@ def predict_memory(
         (144, 144, {'<model>': 512, '<loss>': 256})
     """
     wanted = recipe if isinstance(recipe, Recipe) else load_recipe(recipe)
-    forecast, notes = traced(model, batch, lambda sandbox: _rehearse(sandbox, loss, wanted, optimizer))
+    forecast, notes = traced(model, batch, lambda sandbox: _rehearse(sandbox, loss, wanted, optimizer, is_cpu))
     kinds, saved, peak, name, parameters = forecast
     opaque = (_OPAQUE.format(" and ".join(sorted(saved.opaque))),) if saved.opaque else ()
     return MemoryForecast(
@@ -65,13 +69,13 @@ def predict_memory(
     )
 
 
-def _rehearse(sandbox: Sandbox, loss: Loss, recipe: Recipe, optimizer: MakeOptimizer) -> tuple[Any, ...]:
+def _rehearse(sandbox: Sandbox, loss: Loss, recipe: Recipe, optimizer: MakeOptimizer, is_cpu: bool) -> tuple[Any, ...]:
     rehearsal = Rehearsal(sandbox, recipe, optimizer)
-    with LiveBytes() as live:
+    with LiveBytes(is_cpu=is_cpu) as live:
         rehearsal.step(loss)  # makes state and workspaces
         before, live.most = live.now, live.now
-        held = sum(rehearsal.kinds().values())
+        kinds = {kind: n for kind, n in rehearsal.kinds().items() if is_cpu or kind != _WORKSPACES}
         saved = rehearsal.step(loss)
-        peak = held + live.most - before
+        peak = sum(kinds.values()) + live.most - before
     parameters = sum(p.numel() for p in rehearsal.model.parameters())
-    return rehearsal.kinds(), saved, peak, rehearsal.recipe.name, parameters
+    return kinds, saved, peak, rehearsal.recipe.name, parameters

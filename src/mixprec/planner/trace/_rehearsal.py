@@ -61,6 +61,8 @@ class Rehearsal:
         halves = {name: p for name, p in model.named_parameters() if p.dtype in HALF_DTYPES}
         self._watch = UpdateWatch(halves if recipe.weights == "true" else {})
         self._conversion.begin_step()
+        self._held: list[Tensor] = []
+        model.register_forward_hook(self._keep_gradients)
 
     def step(self, loss: Loss) -> SavedStep:
         """One training step.
@@ -88,6 +90,7 @@ class Rehearsal:
         self._conversion.commit_step()
         self._kept.clear_gradients()
         self._copied.forget()
+        self._held.clear()
         return SavedStep(saved=saved, opaque=graph.opaque, gradients=gradients)
 
     def kinds(self) -> dict[str, int]:
@@ -98,6 +101,12 @@ class Rehearsal:
             counted[name] = sum(n for key, n in storages.items() if key not in seen)
             seen |= storages.keys()
         return counted
+
+    def _keep_gradients(self, module: nn.Module, args: object, output: object) -> None:
+        """A session keeps the gradients of the model's outputs until the step ends, to find a fault from."""
+        for t in tensors_in(output):
+            if t.requires_grad:
+                t.register_hook(self._held.append)
 
     def _resident(self) -> set[tuple[str, int]]:
         return {key for storages in self._kinds().values() for key in storages}

@@ -5,17 +5,19 @@ from __future__ import annotations
 import copy
 import itertools
 import logging
+import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 from ...monitor import load_random_states, random_states
-from ...nn import conversion_of
+from ...nn import conversion_of, native_here
 
 Loss = Callable[[nn.Module, Any], Tensor]
 _FALLBACK = (
@@ -65,27 +67,34 @@ def traced(model: nn.Module, batch: Any, work: Callable[[Sandbox], Any]) -> tupl
 
 @contextmanager
 def _unlogged() -> Generator[None]:
-    """What torch logs of an operator without a fake implementation is told by the exception."""
+    """Quiet: what torch logs of an operator without a fake implementation is told by the exception.
+
+    An optimizer that asks where its parameters lie, to see whether others wrote to them, gets one answer each time.
+    """
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     before, logger.disabled = logger.disabled, True
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Accessing the data pointer of FakeTensor")
+            yield
     finally:
         logger.disabled = before
 
 
 @contextmanager
 def _sandbox(model: nn.Module, batch: Any, *, is_fake: bool) -> Generator[Sandbox]:
+    native_here(torch.device("cpu"))  # measures a product once, which needs values
     states = random_states()
     try:
         with ExitStack() as stack:
             mode = FakeTensorMode(allow_non_fake_inputs=True) if is_fake else None
             if mode is not None:
                 stack.enter_context(FakeCopyMode(mode))
-            copied_model, copied_batch = copy.deepcopy(model), copy.deepcopy(batch)
+            copied_model, copied_batch = copy.deepcopy((model, batch))
             stack.close()
             if mode is not None:
                 stack.enter_context(mode)
+                copied_model, copied_batch = _placed(copied_model, copied_batch)
             for part in list(_converted(copied_model)):
                 part.restore()
             for parameter in copied_model.parameters():
@@ -93,6 +102,24 @@ def _sandbox(model: nn.Module, batch: Any, *, is_fake: bool) -> Generator[Sandbo
             yield Sandbox(copied_model.train(), copied_batch, is_fake)
     finally:
         load_random_states(states)
+
+
+def _placed(model: nn.Module, batch: Any) -> tuple[nn.Module, Any]:
+    """On the CPU, what is on the meta device: there nothing can be told of kernels and their memory."""
+    made: dict[Tensor, Tensor] = {}
+    for module in model.modules():
+        for table in (module._parameters, module._buffers):  # pyright: ignore[reportPrivateUsage]
+            for name, held in table.items():
+                if held is not None and held.is_meta:
+                    table[name] = made.setdefault(held, _moved(held))  # pyright: ignore[reportArgumentType]
+    return model, tree_map(_moved, batch)
+
+
+def _moved(leaf: Any) -> Any:
+    if not isinstance(leaf, Tensor) or not leaf.is_meta:
+        return leaf
+    empty = torch.empty_like(leaf, device="cpu", requires_grad=False)
+    return nn.Parameter(empty, leaf.requires_grad) if isinstance(leaf, nn.Parameter) else empty
 
 
 def _converted(model: nn.Module) -> Iterator[Any]:

@@ -45,7 +45,7 @@ def take_inventory(model: nn.Module, loss: Loss, batch: Any, *, optimizer: MakeO
         >>> [(p.site, p.gemm, p.m, p.n, p.k) for p in found.products][:2]
         [('0', 'fprop', 16, 4, 8), ('2', 'fprop', 16, 2, 4)]
         >>> found.samples, found.flops
-        (16, 3072)
+        (16, 2816)
     """
     (trace, parameters), notes = traced(model, batch, lambda sandbox: _trace(sandbox, loss, optimizer))
     if not trace.products:
