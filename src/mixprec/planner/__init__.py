@@ -6,16 +6,20 @@ from ._inventory import Inventory, Parameter, Product, Traffic
 from ._scores import CandidateScore, GroupScores, Scores
 from ._targets import CostTarget, LatencyTarget, LayerTarget, MemoryTarget, QualityTarget, Targets
 from ._targets_file import write_targets_template
+from .cost import Assignment, CostLine, Extras, RunCost, StepTime, TimeTerm, estimate_cost, estimate_time, seconds_of
 from .knapsack import pareto, search
 from .scores import default_candidates, measure_scores
 from .trace import LargestBatch, MemoryForecast, largest_batch, predict_memory, resized, take_inventory
 
 __all__ = [
     "KEEP",
+    "Assignment",
     "Candidate",
     "CandidateScore",
     "Choice",
+    "CostLine",
     "CostTarget",
+    "Extras",
     "GroupScores",
     "Inventory",
     "LargestBatch",
@@ -28,16 +32,22 @@ __all__ = [
     "Product",
     "QualityTarget",
     "Quantity",
+    "RunCost",
     "Scores",
+    "StepTime",
     "Targets",
+    "TimeTerm",
     "Traffic",
     "default_candidates",
+    "estimate_cost",
+    "estimate_time",
     "largest_batch",
     "measure_scores",
     "pareto",
     "predict_memory",
     "resized",
     "search",
+    "seconds_of",
     "take_inventory",
     "write_targets_template",
 ]
