@@ -39,6 +39,8 @@ class Options:
     """Largest predicted change of the loss. Default: the target's."""
     keep: str | None = None
     """Globs of layers that stay in the compute dtype, comma-separated."""
+    emulated: Annotated[bool, Parameter(negative=())] = False
+    """Formats that the hardware does not multiply may be given too: they save memory and no time."""
     steps: int = 100
     """Training steps before measuring: a plan for weights that have learnt nothing says little."""
     checkpoint: Annotated[Path | None, Parameter(name="--from")] = None
@@ -136,6 +138,7 @@ def _request(workload: str, options: Options) -> PlanRequest:
         minimise=_QUANTITIES[options.objective],
         loss_budget=options.loss_budget,
         keep=() if options.keep is None else _words("keep", options.keep),
+        emulated=options.emulated,
         steps=options.steps,
         checkpoint=options.checkpoint,
         batches=options.batches,

@@ -38,7 +38,9 @@ def request_for(**changes) -> PlanRequest:
 
 
 def made(request: PlanRequest, score: Callable = scorer) -> Planned:
-    return make_plan(request, score, lambda inventory: lambda group, c: TIMES.get(c.name, 3e-3), lambda inventory: 1e-3)
+    return make_plan(
+        request, score, lambda inventory: lambda group, c: TIMES.get(c.name, 3e-3), lambda inventory: 13e-3
+    )
 
 
 def test_the_plan_is_within_its_budget_and_as_fast_as_that_allows():

@@ -1,6 +1,6 @@
 """Plans of a workload: measured at its own weights on its own data, and proved in a paired run."""
 
-from ._make_plan import Planned, front_of, make_plan
+from ._make_plan import Planned, front_of, make_plan, plan_workload
 from ._measure import Basis, Scorer, Timing
 from ._prove import ProofSettings, loss_under, prove
 from ._request import PlanRequest
@@ -19,6 +19,7 @@ __all__ = [
     "front_of",
     "loss_under",
     "make_plan",
+    "plan_workload",
     "prove",
     "quality_verdict",
     "start_after",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from mixprec.planner import Choice, Inventory, pareto, search
+from mixprec.planner import KEEP, Choice, Inventory, estimate_time, measure_scores, pareto, search, seconds_of
 from mixprec.planner.plan import Asked, Plan, plan_of_choice
 
 from .._machine import machine_facts, package_versions
@@ -34,11 +34,32 @@ class Planned:
     rest: Rest
 
 
+def plan_workload(request: PlanRequest) -> Planned:
+    """Choose a format for every layer of a workload, by its scores and the roofline of the hardware.
+
+    Raises:
+        WorkloadError: a workload that cannot be planned for.
+        ValueError: targets that cannot be kept, told with what is possible.
+    """
+    hardware, kept = request.hardware, replace(request.base, rules=(), phases=())
+
+    def timing(inventory: Inventory) -> Timing:
+        dtype = request.base.compute_dtype
+        return lambda group, candidate: seconds_of(group, candidate, hardware, inventory, compute_dtype=dtype)
+
+    return make_plan(
+        request,
+        lambda model, loss, batches, candidates: measure_scores(model, loss, batches, candidates, seed=request.seed),
+        timing,
+        lambda inventory: estimate_time(inventory, kept, hardware).seconds,
+    )
+
+
 def make_plan(
     request: PlanRequest,
     scorer: Scorer,
     timing: Callable[[Inventory], Timing],
-    rest_seconds: Callable[[Inventory], float],
+    step_seconds: Callable[[Inventory], float],
 ) -> Planned:
     """Choose a format for every layer of a workload.
 
@@ -46,7 +67,7 @@ def make_plan(
         request: what for.
         scorer: measures candidates.
         timing: predicts the seconds of a group.
-        rest_seconds: predicts what a step takes beside the products of groups.
+        step_seconds: predicts what a whole step takes with everything kept.
 
     Raises:
         WorkloadError: a workload that cannot be planned for.
@@ -54,7 +75,8 @@ def make_plan(
     """
     start = _start(request)
     basis = measure(request, start, scorer, timing)
-    rest = Rest(seconds=rest_seconds(basis.inventory), steps=start.workload.steps)
+    kept = sum(option.seconds for option in basis.options if option.candidate == KEEP)
+    rest = Rest(seconds=max(step_seconds(basis.inventory) - kept, 0.0), steps=start.workload.steps)
     limits = limits_of(request, basis, rest)
     choice = search(basis.options, minimise=request.minimise, limits=limits)
     return Planned(

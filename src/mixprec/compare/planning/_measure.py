@@ -22,7 +22,15 @@ from mixprec.planner import (
     predict_memory,
     take_inventory,
 )
-from mixprec.planner.options import Bar, bar_by_format, bar_by_layers, bar_by_shape, layers_of, make_options
+from mixprec.planner.options import (
+    Bar,
+    bar_activations,
+    bar_by_format,
+    bar_by_layers,
+    bar_by_shape,
+    layers_of,
+    make_options,
+)
 from mixprec.planner.plan import compile_rules
 from mixprec.specs import Layer, Recipe
 
@@ -76,13 +84,15 @@ def measure(request: PlanRequest, start: Start, scorer: Scorer, timing: Callable
         )
     names = [KEEP, *(candidate.name for candidate in request.candidates)]
     sizes, refused = _memory(request, start, batches[0], layers, scores)
+    hardware = request.hardware
     bars: list[Bar] = [
+        bar_activations,
         bar_by_layers(request.layer_targets, layers, names),
-        bar_by_format(request.hardware.name, lambda name: request.hardware.rate_of(name) is not None),
+        bar_by_format(hardware.name, lambda name: request.emulated or hardware.rate_of(name) is not None),
         bar_by_shape(inventory),
         lambda group, candidate: refused.get((group.name, candidate.name), ""),
     ]
-    price = request.hardware.price_per_hour
+    price = hardware.price_per_hour
     options = make_options(
         scores,
         request.candidates,

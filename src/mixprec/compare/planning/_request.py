@@ -26,6 +26,7 @@ class PlanRequest:
         minimise: ``"seconds"``, ``"bytes"``, ``"cost"`` or ``"loss"``.
         loss_budget: the largest predicted change of the loss; ``None``: the target's.
         keep: globs of layers that stay in the compute dtype.
+        emulated: whether formats that the hardware does not multiply may be given too; they gain no time.
         steps: of training under ``base`` before measuring.
         checkpoint: to take the weights from instead.
         batches: that are measured.
@@ -45,6 +46,7 @@ class PlanRequest:
     minimise: Quantity = "seconds"
     loss_budget: float | None = None
     keep: tuple[str, ...] = ()
+    emulated: bool = False
     steps: int = 100
     checkpoint: Path | None = None
     batches: int = 2

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from ...formats import BLOCK_FORMATS
-from ...specs import OPERANDS, Cast, Layer
+from ...specs import ACTIVATION_PRODUCTS, OPERANDS, Cast, Layer
 from .._candidate import KEEP, Candidate
 from .._inventory import Inventory
 from .._scores import GroupScores
@@ -87,6 +87,13 @@ def bar_by_shape(inventory: Inventory) -> Bar:
         return ""
 
     return bar
+
+
+def bar_activations(group: GroupScores, candidate: Candidate) -> str:
+    """Bar the products of attention and of activations among themselves, which fused kernels run in one dtype."""
+    if candidate.name == KEEP or not set(group.kinds) & set(ACTIVATION_PRODUCTS):
+        return ""
+    return "a product of activations with one another, which stays in the compute dtype"
 
 
 def bar_by_score(group: GroupScores, candidate: Candidate) -> str:
