@@ -23,13 +23,16 @@ CASTS: Mapping[str, tuple[str, float]] = {
 }
 #: Of a layer that keeps the compute dtype, were it bf16.
 WIDE = 16.0
-#: What is compared at which bits: the candidates beside "keep", and the peers.
-STUDIES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "MXFP4 or wide": (("mxfp4",), ("structural", "output error")),
-    "per-tensor E2M1 or wide": (("e2m1",), ("structural", "output error")),
-    "MXFP4, MXFP6, MXFP8 or wide": (("mxfp4", "mxfp6", "mxfp8"), ("uniform", "output error")),
+#: What is compared: the way to choose that sets the average bits, and the candidates beside "keep".
+STUDIES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "first and last blocks wide, else MXFP4": ("blocks", ("mxfp4",)),
+    "first and last blocks wide, else per-tensor E2M1": ("blocks", ("e2m1",)),
+    "first and last blocks and head wide, else MXFP4": ("blocks and head", ("mxfp4",)),
+    "MXFP6 everywhere": ("uniform", ("mxfp4", "mxfp6", "mxfp8")),
 }
 UNIFORM = "mxfp6"
+#: What a plan may give that is not bound to the formats of the study.
+MIXED = ("mxfp4", "mxfp6", "mxfp8")
 
 
 @dataclass(frozen=True)
@@ -69,11 +72,15 @@ def measure(source: WorkloadSource, steps: int, seed: int, batches: int = 2) -> 
 
 def changes(measured: Measured, study: str) -> dict[str, dict[str, float]]:
     """The held-out loss change of one quantization by each way to choose, with its average bits."""
-    candidates, peers = STUDIES[study]
-    chosen = {peer: _peer(measured, peer, candidates, 0.0) for peer in peers if peer != "output error"}
-    budget = _bits(measured, next(iter(chosen.values())))
-    chosen["output error"] = _peer(measured, "output error", candidates, budget)
-    chosen["plan"] = _peer(measured, "plan", candidates, budget)
+    peer, candidates = STUDIES[study]
+    chosen = {peer: _structural(measured, peer, candidates[0])}
+    budget = _bits(measured, chosen[peer])
+    chosen["output error"] = _searched(measured, candidates, budget, by_error=True)
+    chosen["plan"] = _searched(measured, candidates, budget)
+    if candidates != MIXED:
+        chosen["plan, MXFP too"] = _searched(
+            measured, (*candidates, *(c for c in MIXED if c not in candidates)), budget
+        )
     reference = loss_under(measured.start.workload, Recipe(name="plain"), 0)
     return {
         way: {"change": _loss(measured, choice) - reference, "bits": _bits(measured, choice)}
@@ -81,19 +88,23 @@ def changes(measured: Measured, study: str) -> dict[str, dict[str, float]]:
     }
 
 
-def _peer(measured: Measured, way: str, candidates: Sequence[str], budget: float) -> dict[str, str]:
+def _structural(measured: Measured, way: str, candidate: str) -> dict[str, str]:
     if way == "uniform":
         return dict.fromkeys(measured.groups, UNIFORM)
-    if way == "structural":
-        return {group: KEEP if _is_end(measured, group) else candidates[0] for group in measured.groups}
-    options = _options(measured, candidates, by_error=way == "output error")
+    kept = {group for group in measured.groups if _is_end(measured.layers[group], head=way == "blocks and head")}
+    return {group: KEEP if group in kept else candidate for group in measured.groups}
+
+
+def _is_end(layer: Layer, *, head: bool) -> bool:
+    """Whether it lies in the first or last block, or, where that is asked, around the blocks."""
+    return head if layer.block is None else layer.block in (0, layer.blocks - 1)
+
+
+def _searched(
+    measured: Measured, candidates: Sequence[str], budget: float, *, by_error: bool = False
+) -> dict[str, str]:
+    options = _options(measured, candidates, by_error=by_error)
     return dict(search(options, minimise="loss", limits={"seconds": budget * (1 + 1e-9)}).candidates)
-
-
-def _is_end(measured: Measured, group: str) -> bool:
-    """Whether the usual advice keeps it wide: the first and last blocks, and what is around them."""
-    layer = measured.layers[group]
-    return layer.block is None or layer.block in (0, layer.blocks - 1)
 
 
 def _options(measured: Measured, candidates: Sequence[str], *, by_error: bool) -> list[Option]:

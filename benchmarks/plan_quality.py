@@ -35,7 +35,7 @@ def main() -> None:
         for study in STUDIES:
             for way, found in changes(measured, study).items():
                 rows.append({"study": study, "seed": seed, "way": way, **found})
-                print(f"seed {seed}  {study:28} {way:14} {found['bits']:6.2f} bits  {found['change']:+.5f}", flush=True)
+                print(f"seed {seed}  {study:48} {way:15} {found['bits']:6.2f} bits  {found['change']:+.5f}", flush=True)
         print(f"seed {seed}: scores took {cost:.1f} steps' time", flush=True)
     facts = {**machine(options.threads), "workload": options.workload, "layers": options.layers, "steps": options.steps}
     Path(options.out).parent.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ def _tell(rows: list[dict[str, object]]) -> None:
             gap = Gap(per_seed={seed: plan[seed] - other[seed] for seed in plan})
             low, high = gap.interval or (gap.mean, gap.mean)
             ratio = sum(plan.values()) / sum(other.values())
-            print(f"{study:28} plan / {way:14} {ratio:6.2f}   paired {gap.mean:+.5f} [{low:+.5f}, {high:+.5f}]")
+            print(f"{study:48} plan / {way:15} {ratio:6.2f}   paired {gap.mean:+.5f} [{low:+.5f}, {high:+.5f}]")
 
 
 def _by_way(rows: list[dict[str, object]], study: str) -> dict[str, dict[int, float]]:

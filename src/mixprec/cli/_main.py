@@ -82,20 +82,7 @@ def _tell(message: str) -> int:
 
 
 def _help_for(words: list[str]) -> str:
-    commands = {
-        "compare",
-        "check",
-        "analyze",
-        "init",
-        "report",
-        "watch",
-        "recipes",
-        "formats",
-        "doctor",
-        "plan",
-        "explain",
-    }
-    return f"`mixprec {words[0]} --help`" if words and words[0] in commands else "`mixprec --help`"
+    return f"`mixprec {words[0]} --help`" if words and words[0] in _COMMANDS else "`mixprec --help`"
 
 
 def _version() -> str:
