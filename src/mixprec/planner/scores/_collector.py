@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -17,9 +16,6 @@ from ._groups import Grouping
 from ._products import CastProducts, precision_for
 from ._seen import Keys, Operation
 from ._tap import Tap
-
-#: Parts of a batch whose weight gradients are compared.
-PARTS = 4
 
 
 @dataclass
@@ -37,6 +33,13 @@ class Tally:
     error: float = 0.0
     gradient_error: float = 0.0
     gradient_bias: float = 0.0
+
+    def add_gradient(self, errors: Tensor) -> None:
+        """Errors [parts, ...] of the weight's gradients of equal parts of the batch."""
+        parts, whole, each = errors.shape[0], _square(errors.sum(0)), _square(errors)
+        self.gradient_error += whole
+        # Errors of independent parts have on average only what they share in their products with one another.
+        self.gradient_bias += (whole - each) * parts / (parts - 1) if parts > 1 else whole
 
 
 @dataclass
@@ -100,26 +103,24 @@ class Collector:
 
     def _measure(self, operation: Operation, g: Tensor, x: Tensor, weight: Tensor) -> None:
         site, plain = self.sites[operation.site], self._cast("", None, operation)
+        if g.numel() == 0:  # an expert that no token went to
+            return
         y = plain.forward(operation, x, weight)
         features = 1 if operation.operator == "convolution" else -1
         site.square += _square(y)
         site.gradient += _square(g)
-        reference, parts = None, _parts(g.shape[0] if operation.operator == "convolution" else g[..., 0].numel())
-        if operation.has_weight and weight.dim() != 3:
-            reference = plain.weight_gradients(operation, g, x, weight, parts)
+        reference = None
+        if operation.has_weight:
+            reference = plain.weight_gradients(operation, g, x, weight)
             site.weight_gradient += _square(reference.sum(0))
             site.weight_noise += _spread(reference)
         for name, tally in site.candidates.items():
             cast = self._cast(name, self._precisions[name], operation)
-            error = cast.forward(operation, x, weight) - y
-            tally.projections.append((g * error).sum(features))
+            error = cast.forward(operation, x, weight).sub_(y)
             tally.error += _square(error)
+            tally.projections.append(error.mul_(g).sum(features))
             if reference is not None:
-                differences = cast.weight_gradients(operation, g, x, weight, parts) - reference
-                whole, each = _square(differences.sum(0)), _square(differences)
-                tally.gradient_error += whole
-                # Of independent parts only what they have in common is left in the products of two different ones.
-                tally.gradient_bias += (whole - each) * parts / (parts - 1) if parts > 1 else whole
+                tally.add_gradient(cast.weight_gradients(operation, g, x, weight).sub_(reference))
 
     def _cast(self, name: str, precision: LayerPrecision | None, operation: Operation) -> CastProducts:
         key = name, operation.operator == "convolution"
@@ -129,7 +130,7 @@ class Collector:
 
 
 def _square(x: Tensor) -> float:
-    return float(x.square().sum(dtype=torch.float64))
+    return float(torch.linalg.vector_norm(x)) ** 2
 
 
 def _spread(parts: Tensor) -> float:
@@ -138,8 +139,3 @@ def _spread(parts: Tensor) -> float:
     if count < 2:
         return 0.0
     return _square(parts - parts.mean(0)) * count / (count - 1)
-
-
-def _parts(rows: int) -> int:
-    """How many equal parts a batch is split into."""
-    return math.gcd(rows, PARTS)

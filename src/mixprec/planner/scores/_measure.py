@@ -67,8 +67,7 @@ def measure_scores(
                     _check_loss(value, index)
                     _check_products(collector, model)
                     torch.autograd.grad(value, collector.anchor, allow_unused=True)
-                count = outputs.terms() if terms is None else terms
-                found.append(score_batch(float(value.detach()), collector, count))
+                found.append(score_batch(float(value.detach()), collector, outputs.counted(terms)))
         finally:
             conversion.restore()
         seconds = time.perf_counter() - began

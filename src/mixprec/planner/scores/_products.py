@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 
 import torch
@@ -11,6 +12,9 @@ from torch import Tensor
 from ...nn import ConvolutionGeometry, StandaloneProducts
 from ...specs import OPERANDS, LayerPrecision
 from ._seen import Operation
+
+#: Parts of a batch whose weight gradients are compared.
+PARTS = 4
 
 
 class CastProducts:
@@ -37,15 +41,22 @@ class CastProducts:
             return products.matmul(x, weight).float()
         return products.convolution(x, weight, None, geometry_of(operation)).float()
 
-    def weight_gradients(self, operation: Operation, g: Tensor, x: Tensor, weight: Tensor, parts: int) -> Tensor:
-        """[parts, *weight.shape]: the gradients of as many equal parts of the batch (of rows, or images)."""
+    def weight_gradients(self, operation: Operation, g: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+        """[parts, ...]: the weight's gradients of equal parts of the batch (of rows, or images).
+
+        A stack of matrices is one part: whose rows are whose only the model knows.
+        """
         if operation.operator == "convolution":
-            return self._of_convolution(operation, g, x, weight, parts)
+            return self._of_convolution(operation, g, x, weight)
+        if operation.operator == "matmul" and weight.dim() > 2:
+            return self._products(x, is_backward=True).matmul(g.mT, x).float()[None]
+        parts = math.gcd(g[..., 0].numel(), PARTS)
         a, b = (t.reshape(parts, -1, t.shape[-1]) for t in (g, x))
         return self._products(x, is_backward=True).matmul(a.mT, b).float()
 
-    def _of_convolution(self, operation: Operation, g: Tensor, x: Tensor, weight: Tensor, parts: int) -> Tensor:
+    def _of_convolution(self, operation: Operation, g: Tensor, x: Tensor, weight: Tensor) -> Tensor:
         gradients: list[Tensor] = []
+        parts = math.gcd(g.shape[0], PARTS)
         w = weight.detach().requires_grad_()
         for g_part, x_part in zip(g.chunk(parts), x.chunk(parts), strict=True):
             with torch.enable_grad():
