@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -13,7 +12,7 @@ from torch import Tensor
 from ...nn import SeenProduct
 from ...specs import LayerPrecision
 from ._groups import Grouping
-from ._products import CastProducts, precision_for
+from ._products import CastProducts, Operands, precision_for
 from ._seen import Keys, Operation
 from ._tap import Tap
 
@@ -72,13 +71,11 @@ class Collector:
         grouping: of the sites.
     """
 
-    def __init__(
-        self, precisions: Mapping[str, LayerPrecision], grouping: Grouping, random: itertools.count[int]
-    ) -> None:
-        self._precisions, self._random = precisions, random
+    def __init__(self, precisions: Mapping[str, LayerPrecision], grouping: Grouping, seed: int) -> None:
+        self._precisions, self._seed = precisions, seed
         self.grouping = grouping
         self._keys = Keys()
-        self._products: dict[tuple[str, bool], CastProducts] = {}
+        self._products: dict[tuple[str, bool, torch.device], CastProducts] = {}
         self.anchor = torch.zeros((), requires_grad=True)
         self.sites: dict[str, SiteTally] = {}
 
@@ -102,30 +99,33 @@ class Collector:
             self._measure(operation, g.float(), x.float(), weight.float())
 
     def _measure(self, operation: Operation, g: Tensor, x: Tensor, weight: Tensor) -> None:
-        site, plain = self.sites[operation.site], self._cast("", None, operation)
         if g.numel() == 0:  # an expert that no token went to
             return
-        y = plain.forward(operation, x, weight)
+        site, plain = self.sites[operation.site], self._cast("", None, operation, x.device)
+        operands = Operands.of(operation, x, weight, g)
+        y = plain.forward(operation, operands)
         features = 1 if operation.operator == "convolution" else -1
         site.square += _square(y)
         site.gradient += _square(g)
         reference = None
         if operation.has_weight:
-            reference = plain.weight_gradients(operation, g, x, weight)
+            reference = plain.weight_gradients(operation, operands)
             site.weight_gradient += _square(reference.sum(0))
             site.weight_noise += _spread(reference)
         for name, tally in site.candidates.items():
-            cast = self._cast(name, self._precisions[name], operation)
-            error = cast.forward(operation, x, weight).sub_(y)
+            cast = self._cast(name, self._precisions[name], operation, x.device)
+            error = cast.forward(operation, operands).sub_(y)
             tally.error += _square(error)
             tally.projections.append(error.mul_(g).sum(features))
             if reference is not None:
-                tally.add_gradient(cast.weight_gradients(operation, g, x, weight).sub_(reference))
+                tally.add_gradient(cast.weight_gradients(operation, operands).sub_(reference))
 
-    def _cast(self, name: str, precision: LayerPrecision | None, operation: Operation) -> CastProducts:
-        key = name, operation.operator == "convolution"
+    def _cast(
+        self, name: str, precision: LayerPrecision | None, operation: Operation, device: torch.device
+    ) -> CastProducts:
+        key = name, operation.operator == "convolution", device
         if key not in self._products:
-            self._products[key] = CastProducts(precision_for(precision, operation.kind), self._random)
+            self._products[key] = CastProducts(precision_for(precision, operation.kind), self._seed, device)
         return self._products[key]
 
 

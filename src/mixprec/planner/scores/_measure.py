@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -56,12 +55,12 @@ def measure_scores(
     _check(batches, candidates)
     precisions = {c.name: c.precision for c in candidates if c.precision is not None}
     began = time.perf_counter()
-    grouping, random, found = Grouping(), itertools.count(seed), list[BatchScores]()
+    grouping, found = Grouping(), list[BatchScores]()
     with aside(model, training=training), uncompiled():
         conversion = convert(model, _recipe())
         try:
             for index, batch in enumerate(batches):
-                collector = Collector(precisions, grouping, random)
+                collector = Collector(precisions, grouping, seed + index)
                 with conversion.products_shown_to(collector), OutputWatch(model) as outputs:
                     value = loss(model, batch)
                     _check_loss(value, index)
