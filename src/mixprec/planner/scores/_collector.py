@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -14,12 +12,9 @@ from torch import Tensor
 from ...nn import SeenProduct
 from ...specs import LayerPrecision
 from ._groups import Grouping
-from ._products import CastProducts, precision_for
+from ._products import CastProducts, Operands, precision_for
 from ._seen import Keys, Operation
 from ._tap import Tap
-
-#: Parts of a batch whose weight gradients are compared.
-PARTS = 4
 
 
 @dataclass
@@ -37,6 +32,13 @@ class Tally:
     error: float = 0.0
     gradient_error: float = 0.0
     gradient_bias: float = 0.0
+
+    def add_gradient(self, errors: Tensor) -> None:
+        """Errors [parts, ...] of the weight's gradients of equal parts of the batch."""
+        parts, whole, each = errors.shape[0], _square(errors.sum(0)), _square(errors)
+        self.gradient_error += whole
+        # Errors of independent parts have on average only what they share in their products with one another.
+        self.gradient_bias += (whole - each) * parts / (parts - 1) if parts > 1 else whole
 
 
 @dataclass
@@ -69,13 +71,11 @@ class Collector:
         grouping: of the sites.
     """
 
-    def __init__(
-        self, precisions: Mapping[str, LayerPrecision], grouping: Grouping, random: itertools.count[int]
-    ) -> None:
-        self._precisions, self._random = precisions, random
+    def __init__(self, precisions: Mapping[str, LayerPrecision], grouping: Grouping, seed: int) -> None:
+        self._precisions, self._seed = precisions, seed
         self.grouping = grouping
         self._keys = Keys()
-        self._products: dict[tuple[str, bool], CastProducts] = {}
+        self._products: dict[tuple[str, bool, torch.device], CastProducts] = {}
         self.anchor = torch.zeros((), requires_grad=True)
         self.sites: dict[str, SiteTally] = {}
 
@@ -99,37 +99,38 @@ class Collector:
             self._measure(operation, g.float(), x.float(), weight.float())
 
     def _measure(self, operation: Operation, g: Tensor, x: Tensor, weight: Tensor) -> None:
-        site, plain = self.sites[operation.site], self._cast("", None, operation)
-        y = plain.forward(operation, x, weight)
+        if g.numel() == 0:  # an expert that no token went to
+            return
+        site, plain = self.sites[operation.site], self._cast("", None, operation, x.device)
+        operands = Operands.of(operation, x, weight, g)
+        y = plain.forward(operation, operands)
         features = 1 if operation.operator == "convolution" else -1
         site.square += _square(y)
         site.gradient += _square(g)
-        reference, parts = None, _parts(g.shape[0] if operation.operator == "convolution" else g[..., 0].numel())
-        if operation.has_weight and weight.dim() != 3:
-            reference = plain.weight_gradients(operation, g, x, weight, parts)
+        reference = None
+        if operation.has_weight:
+            reference = plain.weight_gradients(operation, operands)
             site.weight_gradient += _square(reference.sum(0))
             site.weight_noise += _spread(reference)
         for name, tally in site.candidates.items():
-            cast = self._cast(name, self._precisions[name], operation)
-            error = cast.forward(operation, x, weight) - y
-            tally.projections.append((g * error).sum(features))
+            cast = self._cast(name, self._precisions[name], operation, x.device)
+            error = cast.forward(operation, operands).sub_(y)
             tally.error += _square(error)
+            tally.projections.append(error.mul_(g).sum(features))
             if reference is not None:
-                differences = cast.weight_gradients(operation, g, x, weight, parts) - reference
-                whole, each = _square(differences.sum(0)), _square(differences)
-                tally.gradient_error += whole
-                # Of independent parts only what they have in common is left in the products of two different ones.
-                tally.gradient_bias += (whole - each) * parts / (parts - 1) if parts > 1 else whole
+                tally.add_gradient(cast.weight_gradients(operation, operands).sub_(reference))
 
-    def _cast(self, name: str, precision: LayerPrecision | None, operation: Operation) -> CastProducts:
-        key = name, operation.operator == "convolution"
+    def _cast(
+        self, name: str, precision: LayerPrecision | None, operation: Operation, device: torch.device
+    ) -> CastProducts:
+        key = name, operation.operator == "convolution", device
         if key not in self._products:
-            self._products[key] = CastProducts(precision_for(precision, operation.kind), self._random)
+            self._products[key] = CastProducts(precision_for(precision, operation.kind), self._seed, device)
         return self._products[key]
 
 
 def _square(x: Tensor) -> float:
-    return float(x.square().sum(dtype=torch.float64))
+    return float(torch.linalg.vector_norm(x)) ** 2
 
 
 def _spread(parts: Tensor) -> float:
@@ -138,8 +139,3 @@ def _spread(parts: Tensor) -> float:
     if count < 2:
         return 0.0
     return _square(parts - parts.mean(0)) * count / (count - 1)
-
-
-def _parts(rows: int) -> int:
-    """How many equal parts a batch is split into."""
-    return math.gcd(rows, PARTS)

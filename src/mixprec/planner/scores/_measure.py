@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -56,19 +55,18 @@ def measure_scores(
     _check(batches, candidates)
     precisions = {c.name: c.precision for c in candidates if c.precision is not None}
     began = time.perf_counter()
-    grouping, random, found = Grouping(), itertools.count(seed), list[BatchScores]()
+    grouping, found = Grouping(), list[BatchScores]()
     with aside(model, training=training), uncompiled():
         conversion = convert(model, _recipe())
         try:
             for index, batch in enumerate(batches):
-                collector = Collector(precisions, grouping, random)
+                collector = Collector(precisions, grouping, seed + index)
                 with conversion.products_shown_to(collector), OutputWatch(model) as outputs:
                     value = loss(model, batch)
                     _check_loss(value, index)
                     _check_products(collector, model)
                     torch.autograd.grad(value, collector.anchor, allow_unused=True)
-                count = outputs.terms() if terms is None else terms
-                found.append(score_batch(float(value.detach()), collector, count))
+                found.append(score_batch(float(value.detach()), collector, outputs.counted(terms)))
         finally:
             conversion.restore()
         seconds = time.perf_counter() - began

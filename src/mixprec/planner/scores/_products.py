@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -12,55 +12,86 @@ from ...nn import ConvolutionGeometry, StandaloneProducts
 from ...specs import OPERANDS, LayerPrecision
 from ._seen import Operation
 
+#: Parts of a batch whose weight gradients are compared.
+PARTS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operands:
+    """The operands of an operation's products, laid out as casts read them, once for all candidates.
+
+    Attributes:
+        x: input.
+        weight: of it.
+        g: gradient of the result.
+        left: [parts, N, rows]: the gradient as wgrad's left operand; of a convolution, as it is.
+        right: [parts, rows, K]: the input as wgrad's right one.
+    """
+
+    x: Tensor
+    weight: Tensor
+    g: Tensor
+    left: Tensor
+    right: Tensor
+
+    @classmethod
+    def of(cls, operation: Operation, x: Tensor, weight: Tensor, g: Tensor) -> Operands:
+        """All of one operation's, fp32."""
+        if operation.operator == "convolution":
+            x, g = x.contiguous(), g.contiguous()
+            return cls(x=x, weight=weight, g=g, left=g, right=x)
+        if operation.operator == "matmul":  # reduced along its second axis
+            x, weight = x.contiguous(), weight if weight.dim() < 2 else weight.mT.contiguous().mT
+        if not operation.has_weight or (operation.operator == "matmul" and weight.dim() > 2):
+            return cls(x=x, weight=weight, g=g, left=g, right=x)
+        parts = math.gcd(g[..., 0].numel(), PARTS)
+        left, right = (t.reshape(parts, -1, t.shape[-1]).mT.contiguous() for t in (g, x))
+        return cls(x=x, weight=weight, g=g, left=left, right=right.mT)
+
 
 class CastProducts:
     """The products of an operation under one precision; ``None``: in fp32.
 
     Args:
         precision: of a candidate; without delayed scales.
-        random: seeds, one for each draw.
+        seed: of random roundings.
+        device: of the operands.
     """
 
-    def __init__(self, precision: LayerPrecision | None, random: itertools.count[int]) -> None:
-        self._precision, self._random = precision, random
-        self._backward = None if precision is None else _weight_gradient_as_forward(precision)
-        casts = [] if precision is None else [precision.operand(name) for name in OPERANDS]
-        self._is_random = any(cast is not None and cast.is_random for cast in casts)
-        self._kept: dict[bool, StandaloneProducts] = {}
+    def __init__(self, precision: LayerPrecision | None, seed: int, device: torch.device) -> None:
+        backward = None if precision is None else _weight_gradient_as_forward(precision)
+        self._forward, self._backward = (
+            StandaloneProducts("measure_scores", p, "fp32", seed, device, torch.float32) for p in (precision, backward)
+        )
 
-    def forward(self, operation: Operation, x: Tensor, weight: Tensor) -> Tensor:
+    def forward(self, operation: Operation, operands: Operands) -> Tensor:
         """The result, fp32, without a bias."""
-        products = self._products(x, is_backward=False)
+        x, weight = operands.x, operands.weight
         if operation.operator == "linear":
-            return products.linear(x, weight, None).float()
+            return self._forward.linear(x, weight, None)
         if operation.operator == "matmul":
-            return products.matmul(x, weight).float()
-        return products.convolution(x, weight, None, geometry_of(operation)).float()
+            return self._forward.matmul(x, weight)
+        return self._forward.convolution(x, weight, None, geometry_of(operation))
 
-    def weight_gradients(self, operation: Operation, g: Tensor, x: Tensor, weight: Tensor, parts: int) -> Tensor:
-        """[parts, *weight.shape]: the gradients of as many equal parts of the batch (of rows, or images)."""
+    def weight_gradients(self, operation: Operation, operands: Operands) -> Tensor:
+        """[parts, ...]: the weight's gradients of equal parts of the batch (of rows, or images).
+
+        A stack of matrices is one part: whose rows are whose only the model knows.
+        """
         if operation.operator == "convolution":
-            return self._of_convolution(operation, g, x, weight, parts)
-        a, b = (t.reshape(parts, -1, t.shape[-1]) for t in (g, x))
-        return self._products(x, is_backward=True).matmul(a.mT, b).float()
+            return self._of_convolution(operation, operands)
+        if operation.operator == "matmul" and operands.weight.dim() > 2:
+            return self._backward.matmul(operands.g.mT, operands.x)[None]
+        return self._backward.matmul(operands.left, operands.right)
 
-    def _of_convolution(self, operation: Operation, g: Tensor, x: Tensor, weight: Tensor, parts: int) -> Tensor:
+    def _of_convolution(self, operation: Operation, operands: Operands) -> Tensor:
         gradients: list[Tensor] = []
-        w = weight.detach().requires_grad_()
-        for g_part, x_part in zip(g.chunk(parts), x.chunk(parts), strict=True):
+        parts, w = math.gcd(operands.g.shape[0], PARTS), operands.weight.detach().requires_grad_()
+        for g, x in zip(operands.g.chunk(parts), operands.x.chunk(parts), strict=True):
             with torch.enable_grad():
-                y = self._products(x, is_backward=False).convolution(x_part, w, None, geometry_of(operation))
-            gradients += torch.autograd.grad(y, w, g_part.to(y.dtype))
-        return torch.stack(gradients).float()
-
-    def _products(self, x: Tensor, *, is_backward: bool) -> StandaloneProducts:
-        made = self._kept.get(is_backward)
-        if made is None:
-            precision = self._backward if is_backward else self._precision
-            made = StandaloneProducts("measure_scores", precision, "fp32", next(self._random), x.device, x.dtype)
-            if not self._is_random:  # else every call draws anew
-                self._kept[is_backward] = made
-        return made
+                y = self._forward.convolution(x, w, None, geometry_of(operation))
+            gradients += torch.autograd.grad(y, w, g)
+        return torch.stack(gradients)
 
 
 def geometry_of(operation: Operation) -> ConvolutionGeometry:
