@@ -4,6 +4,14 @@ from ._candidate import KEEP, Candidate
 from ._choice import Choice, Option
 from ._inventory import Inventory, Parameter, Product, Traffic
 from ._scores import CandidateScore, GroupScores, Scores
+from .parallel import (
+    ParallelForecast,
+    Parallelism,
+    ParallelTerm,
+    TransformerShape,
+    plan_parallel,
+    shape_of_config,
+)
 from .trace import LargestBatch, MemoryForecast, largest_batch, predict_memory, resized, take_inventory
 
 __all__ = [
@@ -16,12 +24,18 @@ __all__ = [
     "LargestBatch",
     "MemoryForecast",
     "Option",
+    "ParallelForecast",
+    "ParallelTerm",
+    "Parallelism",
     "Parameter",
     "Product",
     "Scores",
     "Traffic",
+    "TransformerShape",
     "largest_batch",
+    "plan_parallel",
     "predict_memory",
     "resized",
+    "shape_of_config",
     "take_inventory",
 ]

@@ -1,9 +1,9 @@
 """Seconds of the collectives of a step: ring algorithms over a link or the network.
 
-A ring all-gather or reduce-scatter of V bytes over n ranks sends (n - 1) / n * V from each, an all-reduce both. Sources:
-Shoeybi et al., Megatron-LM, arXiv:1909.08053, section 3 (two all-reduces of a layer's forward pass and two of its
-backward pass); Narayanan et al., arXiv:2104.04473 (pipelines); Rajbhandari et al., ZeRO, arXiv:1910.02054, section 7;
-Zhao et al., PyTorch FSDP, arXiv:2304.11277, section 3.
+A ring all-gather or reduce-scatter of V bytes over n ranks sends (n - 1) / n * V from each, an all-reduce both.
+Sources: Shoeybi et al., Megatron-LM, arXiv:1909.08053, section 3 (two all-reduces of a layer's forward pass and two of
+its backward pass); Narayanan et al., arXiv:2104.04473 (pipelines); Rajbhandari et al., ZeRO, arXiv:1910.02054, section
+7; Zhao et al., PyTorch FSDP, arXiv:2304.11277, section 3.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ._shape import TransformerShape
 
 
 @dataclass(frozen=True, kw_only=True)
-class Traffic:
+class Sent:
     """What a device sends in a step for one purpose; ``span``: devices from the first of its ranks to the last."""
 
     name: str
@@ -39,51 +39,51 @@ def communication(
     """The terms of a step; ``tokens`` are those of one micro-batch of a data rank, ``compute`` a device's seconds."""
     found = [_tensor(shape, layout, precision, tokens), _expert(shape, layout, precision, tokens)]
     found += [_pipeline(shape, layout, precision, tokens), _data(shape, layout, precision, compute)]
-    return [_term(traffic, layout, hardware) for traffic in found if traffic.bytes]
+    return [_term(sent, layout, hardware) for sent in found if sent.bytes]
 
 
-def _term(traffic: Traffic, layout: Parallelism, hardware: Hardware) -> ParallelTerm:
-    is_near = traffic.span <= layout.devices_per_node
+def _term(sent: Sent, layout: Parallelism, hardware: Hardware) -> ParallelTerm:
+    is_near = sent.span <= layout.devices_per_node
     figure, bound = (hardware.link, "link") if is_near else (hardware.network, "network")
     if figure is None:
         raise ValueError(
-            f"{hardware.name} has no figure for its {bound}, which {traffic.name} runs over: add {bound} [B/s] in a "
+            f"{hardware.name} has no figure for its {bound}, which {sent.name} runs over: add {bound} [B/s] in a "
             "TOML file of your own"
         )
-    seconds = traffic.bytes / figure.value
+    seconds = sent.bytes / figure.value
     kind: Bound = "link" if is_near else "network"
-    exposed = max(seconds - traffic.hides_behind, 0.0)
-    return ParallelTerm(name=traffic.name, seconds=seconds, exposed=exposed, bytes=traffic.bytes, bound=kind)
+    exposed = max(seconds - sent.hides_behind, 0.0)
+    return ParallelTerm(name=sent.name, seconds=seconds, exposed=exposed, bytes=sent.bytes, bound=kind)
 
 
-def _tensor(shape: TransformerShape, layout: Parallelism, precision: PaperPrecision, tokens: int) -> Traffic:
+def _tensor(shape: TransformerShape, layout: Parallelism, precision: PaperPrecision, tokens: int) -> Sent:
     """Four all-reduces of a layer, as all-gathers and reduce-scatters."""
     t = layout.tensor
     each = 2 * (t - 1) / t * tokens * shape.hidden * precision.compute
     times = 4 + 2 * layout.checkpointing  # the forward pass runs again
     moved = times * each * stage_layers(shape, layout) * layout.micro_batches
-    return Traffic(name="tensor parallelism", bytes=moved, span=t)
+    return Sent(name="tensor parallelism", bytes=moved, span=t)
 
 
-def _expert(shape: TransformerShape, layout: Parallelism, precision: PaperPrecision, tokens: int) -> Traffic:
+def _expert(shape: TransformerShape, layout: Parallelism, precision: PaperPrecision, tokens: int) -> Sent:
     """Tokens to their experts and back, in the forward pass and in the backward pass."""
     e = layout.expert
     layers = max(stage_layers(shape, layout) - shape.dense_layers, 0)
     each = (e - 1) / e * tokens / layout.tensor * shape.experts_per_token * shape.hidden * precision.compute
     times = 4 + 2 * layout.checkpointing
     moved = times * each * layers * layout.micro_batches
-    return Traffic(name="expert parallelism", bytes=moved, span=e * layout.tensor)
+    return Sent(name="expert parallelism", bytes=moved, span=e * layout.tensor)
 
 
-def _pipeline(shape: TransformerShape, layout: Parallelism, precision: PaperPrecision, tokens: int) -> Traffic:
+def _pipeline(shape: TransformerShape, layout: Parallelism, precision: PaperPrecision, tokens: int) -> Sent:
     """Activations to the next stage, their gradients back."""
     if layout.pipeline == 1:
-        return Traffic(name="pipeline parallelism", bytes=0.0, span=1)
+        return Sent(name="pipeline parallelism", bytes=0.0, span=1)
     moved = 2 * layout.micro_batches * tokens / layout.tensor * shape.hidden * precision.residual
-    return Traffic(name="pipeline parallelism", bytes=moved, span=layout.devices)
+    return Sent(name="pipeline parallelism", bytes=moved, span=layout.devices)
 
 
-def _data(shape: TransformerShape, layout: Parallelism, precision: PaperPrecision, compute: float) -> Traffic:
+def _data(shape: TransformerShape, layout: Parallelism, precision: PaperPrecision, compute: float) -> Sent:
     """Gradients reduced once a step; weights gathered for each pass of each micro-batch, where ranks share them."""
     others, experts = local_parameters(shape, layout)
     replicas = layout.data // layout.expert
@@ -95,7 +95,7 @@ def _data(shape: TransformerShape, layout: Parallelism, precision: PaperPrecisio
     if layout.shards("weights"):
         weights = 2 * layout.micro_batches * precision.compute * shared
         gradients *= layout.micro_batches
-    return Traffic(
+    return Sent(
         name="data parallelism",
         bytes=gradients + weights,
         span=layout.data * layout.tensor,

@@ -53,7 +53,7 @@ def _count(path: str | Path, values: Mapping[str, Any]) -> tuple[Any, dict[str, 
             model = factory.from_config(config)
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: transformers makes no causal language model of it: {error}") from error
-    counts = dict.fromkeys(("embedding", "head", "layer", "expert"), 0)
+    counts: dict[str, int] = dict.fromkeys(("embedding", "head", "layer", "expert"), 0)
     for name, parameter in model.named_parameters():
         counts[_kind(name)] += parameter.numel()
     return config.get_text_config(), counts

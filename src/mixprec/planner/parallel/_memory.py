@@ -48,7 +48,9 @@ def model_bytes(shape: TransformerShape, layout: Parallelism, precision: PaperPr
     return {name: n for name, n in kinds.items() if n}
 
 
-def layer_activations(shape: TransformerShape, tokens: float, precision: PaperPrecision, *, with_experts: bool) -> float:
+def layer_activations(
+    shape: TransformerShape, tokens: float, precision: PaperPrecision, *, with_experts: bool
+) -> float:
     """Bytes that one layer saves for its backward pass, of so many tokens; attention keeps no scores.
 
     Of each norm its input and its output, of attention its three operands and its output, of the feed-forward all that

@@ -49,7 +49,7 @@ def plan_parallel(
     wanted = recipe if isinstance(recipe, Recipe) else load_recipe(recipe)
     if layout.pipeline > shape.layers:
         raise ValueError(f"parallelism: {layout.pipeline} stages of {shape.layers} layers: expected at most as many")
-    precision, tokens = PaperPrecision.of(wanted, moments), samples * sequence
+    precision, tokens = PaperPrecision.of(wanted, shape, moments), samples * sequence
     rate, notes = _rate(hardware, precision.format)
     all_tokens = tokens * layout.data * layout.micro_batches
     flops = shape.flops(all_tokens, sequence)

@@ -1,13 +1,22 @@
-"""What a recipe means for a model on paper: bytes of a parameter by kind, of a saved number, and the format multiplied."""
+"""What a recipe means for a model on paper: bytes of a parameter by kind and of a saved number, and the format."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...formats import get_format
-from ...specs import Cast, Recipe
+from ...specs import Cast, Layer, Recipe
+from ._shape import TransformerShape
 
 _MOMENTS = {"fp32": 4.0, "bf16": 2.0}
+#: What matrix units with block scales call an element under blocks of a size and a scale.
+_BLOCK_FORMATS: Mapping[tuple[str, object], str] = {
+    **{(element, (32, "e8m0")): "mxfp8" for element in ("e4m3", "e5m2")},
+    **{(element, (32, "e8m0")): "mxfp6" for element in ("e2m3", "e3m2")},
+    ("e2m1", (32, "e8m0")): "mxfp4",
+    ("e2m1", (16, "e4m3")): "nvfp4",
+}
 _EXTRAS = {"split": 2.0, "kahan": 2.0}
 
 
@@ -36,14 +45,22 @@ class PaperPrecision:
     format: str
 
     @classmethod
-    def of(cls, recipe: Recipe, moments: int) -> PaperPrecision:
-        """A recipe's, with so many moments of the optimizer."""
+    def of(cls, recipe: Recipe, shape: TransformerShape, moments: int) -> PaperPrecision:
+        """What a recipe gives the linear layers in the middle of a model, with so many moments of the optimizer."""
         compute = 4.0 if recipe.compute_dtype == "fp32" else 2.0
         weight = 4.0 if recipe.weights == "master" else compute
         each = _MOMENTS.get(recipe.moments.kind, 1.0 + 4.0 / recipe.moments.block)
-        precisions = [rule.precision for rule in recipe.rules if rule.precision is not None]
-        saved = precisions[0].wgrad_input if precisions else None
-        fprop = precisions[0].fprop_input if precisions else None
+        middle = Layer(
+            path=f"model.layers.{shape.layers // 2}.mlp.down_proj",
+            type="Linear",
+            features=(shape.hidden, shape.feed_forward),
+            block=shape.layers // 2,
+            blocks=shape.layers,
+        )
+        rule = recipe.rule_for(middle)
+        precision = None if rule is None else rule.precision
+        saved = None if precision is None else precision.wgrad_input
+        fprop = None if precision is None else precision.fprop_input
         return cls(
             weight=weight,
             master=_EXTRAS.get(recipe.weights, 0.0),
@@ -67,9 +84,5 @@ def _bytes_of(cast: Cast) -> float:
 
 def _rate_name(cast: Cast) -> str:
     """The name of the rate that a device needs to multiply a cast's values: a block format's, or the element's."""
-    if cast.granularity.kind != "block":
-        return cast.element
-    if cast.element == "e2m1" and cast.scale == "e4m3":
-        return "nvfp4"
-    names = {"e4m3": "mxfp8", "e5m2": "mxfp8", "e2m3": "mxfp6", "e3m2": "mxfp6", "e2m1": "mxfp4"}
-    return names.get(cast.element, cast.element) if cast.scale == "e8m0" else cast.element
+    block = (cast.granularity.reduction, cast.scale) if cast.granularity.kind == "block" else None
+    return _BLOCK_FORMATS.get((cast.element, block), cast.element)
