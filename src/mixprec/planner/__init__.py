@@ -4,6 +4,7 @@ from ._candidate import KEEP, Candidate
 from ._choice import Choice, Option
 from ._inventory import Inventory, Parameter, Product, Traffic
 from ._scores import CandidateScore, GroupScores, Scores
+from .cost import Assignment, CostLine, Extras, RunCost, StepTime, TimeTerm, estimate_cost, estimate_time, seconds_of
 from .parallel import (
     ParallelForecast,
     Parallelism,
@@ -16,9 +17,12 @@ from .trace import LargestBatch, MemoryForecast, largest_batch, predict_memory, 
 
 __all__ = [
     "KEEP",
+    "Assignment",
     "Candidate",
     "CandidateScore",
     "Choice",
+    "CostLine",
+    "Extras",
     "GroupScores",
     "Inventory",
     "LargestBatch",
@@ -29,13 +33,19 @@ __all__ = [
     "Parallelism",
     "Parameter",
     "Product",
+    "RunCost",
     "Scores",
+    "StepTime",
+    "TimeTerm",
     "Traffic",
     "TransformerShape",
+    "estimate_cost",
+    "estimate_time",
     "largest_batch",
     "plan_parallel",
     "predict_memory",
     "resized",
+    "seconds_of",
     "shape_of_config",
     "take_inventory",
 ]
