@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from cyclopts import App, CycloptsError
 
-from . import _analyze, _check, _compare, _doctor, _formats, _init, _recipes, _report, _watch
+from . import _analyze, _check, _compare, _doctor, _estimate, _formats, _init, _recipes, _report, _watch
 
 #: Exit statuses: a mistake of the user's; a run that failed; stopped by Ctrl-C.
 USER_ERROR, FAILED, INTERRUPTED = 2, 1, 130
@@ -57,6 +57,7 @@ def _app() -> App:
     )
     app.command(_compare.command, name="compare")
     app.command(_check.command, name="check")
+    app.command(_estimate.command, name="estimate")
     app.command(_analyze.command, name="analyze")
     app.command(_init.command, name="init")
     app.command(_report.command, name="report")
@@ -73,7 +74,7 @@ def _tell(message: str) -> int:
 
 
 def _help_for(words: list[str]) -> str:
-    commands = {"compare", "check", "analyze", "init", "report", "watch", "recipes", "formats", "doctor"}
+    commands = {"compare", "check", "estimate", "analyze", "init", "report", "watch", "recipes", "formats", "doctor"}
     return f"`mixprec {words[0]} --help`" if words and words[0] in commands else "`mixprec --help`"
 
 
