@@ -22,7 +22,7 @@ class Options:
     recipe: str = "fp32,bf16"
     """Recipes: names or paths of TOML files, with a comma between two. Of a config, the first one."""
     hardware: str | None = None
-    """Name of a device (`h100-sxm`), or path of a TOML file, such as `mixprec calibrate` writes. Default: memory only."""
+    """Name of a device (`h100-sxm`), or path of a TOML file as `mixprec calibrate` writes it. Default: memory only."""
     count: int = 1
     """How many such devices."""
     batch: int | None = None
