@@ -4,14 +4,15 @@ from __future__ import annotations
 
 #: Families, and the parts of operators' names that tell them; the first that fits.
 FAMILIES = (
-    ("norm", ("layer_norm", "batch_norm", "group_norm", "rms_norm")),
+    ("batch_norm", ("batch_norm",)),
+    ("layer_norm", ("layer_norm", "group_norm", "rms_norm")),
     ("softmax", ("softmax", "nll_loss")),
     ("gelu", ("gelu", "silu", "tanh", "sigmoid", "erf", "exp", "softplus")),
     ("embedding", ("embedding", "index", "gather", "scatter")),
     ("pool", ("pool", "upsample")),
     ("reduce", ("sum", "mean", "amax", "var", "linalg_vector_norm")),
     ("update", ("addcdiv", "addcmul", "lerp", "sqrt", "_fused", "_foreach")),
-    ("scalar", ("_local_scalar_dense", "ones_like", "zeros", "fill_", "item")),
+    ("fill", ("_local_scalar_dense", "ones_like", "zeros", "fill_", "item")),
 )
 DEFAULT_FAMILY = "elementwise"
 RECURRENT = ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell")
@@ -22,8 +23,8 @@ def family_of(operation: str) -> str:
     """The family of an operator.
 
     Example:
-        >>> family_of("native_layer_norm_backward"), family_of("add_")
-        ('norm', 'elementwise')
+        >>> family_of("native_layer_norm"), family_of("add_")
+        ('layer_norm', 'elementwise')
     """
     for family, parts in FAMILIES:
         if any(part in operation for part in parts):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...hardware import CastCost, Grid, Measured
+from ...hardware import CastCost, Curve, Grid, Measured
 from ...specs import OPERANDS, Cast, LayerPrecision
 from .._inventory import Product, Traffic
 from ._families import ATTENTION, RECURRENT, family_of, layer_family
@@ -38,14 +38,12 @@ class Machine:
 
     def traffic(self, traffic: Traffic) -> float:
         """Seconds of all calls of an operator."""
-        curve = self._measured.operators.get(family_of(traffic.operation), self._measured.operators["elementwise"])
         calls = max(traffic.calls, 1)
-        return calls * curve.at((traffic.read + traffic.written) / calls)
+        return calls * self._curve(traffic).at((traffic.read + traffic.written) / calls)
 
     def calling(self, traffic: Traffic) -> float:
         """Seconds that calling an operator takes however little it moves."""
-        curve = self._measured.operators.get(family_of(traffic.operation), self._measured.operators["elementwise"])
-        return max(traffic.calls, 1) * curve.at(1)
+        return max(traffic.calls, 1) * self._curve(traffic).at(1)
 
     def casts(self, kind: str, precision: LayerPrecision | None, elements: tuple[int, int, int], calls: int) -> float:
         """Seconds that a site's layer takes more than a plain one.
@@ -70,6 +68,13 @@ class Machine:
                 cost = self._cost(family, cast or self._compute)
                 total += (calls * cost.call / 3 + cost.element * by_role[operand.partition("_")[2]]) / 2
         return total
+
+    def _curve(self, traffic: Traffic) -> Curve:
+        curves, family = self._measured.operators, family_of(traffic.operation)
+        backward = f"{family} backward"
+        if traffic.pass_ == "backward" and backward in curves:
+            return curves[backward]
+        return curves.get(family, curves["elementwise"])
 
     def _grid(self, product: Product, precision: LayerPrecision | None) -> Grid:
         grids = self._measured.products
