@@ -10,13 +10,27 @@ from types import MappingProxyType
 
 from cyclopts import App, CycloptsError
 
-from . import _analyze, _check, _compare, _doctor, _explain, _formats, _init, _plan, _recipes, _report, _watch
+from . import (
+    _analyze,
+    _check,
+    _compare,
+    _doctor,
+    _estimate,
+    _explain,
+    _formats,
+    _init,
+    _plan,
+    _recipes,
+    _report,
+    _watch,
+)
 
 _COMMANDS: Mapping[str, Callable[..., int]] = MappingProxyType(
     {
         "compare": _compare.command,
         "plan": _plan.command,
         "explain": _explain.command,
+        "estimate": _estimate.command,
         "check": _check.command,
         "analyze": _analyze.command,
         "init": _init.command,

@@ -36,5 +36,6 @@ def results_into(fake: Callable[..., Any], x: Tensor, args: tuple[Any, ...]) -> 
         made = fake(x, *given)
     if isinstance(made, Tensor):
         return out
-    carriers = dict(zip((0, 2), out, strict=True)) if isinstance(out, tuple) else {0: out}
+    pair: tuple[Any, Any] = out if isinstance(out, tuple) else (out, None)
+    carriers: dict[int, Any] = {0: pair[0], 2: pair[1]}
     return tuple(part.new_empty(part.shape) if carriers.get(i) is None else carriers[i] for i, part in enumerate(made))

@@ -8,6 +8,14 @@ from ._targets import CostTarget, LatencyTarget, LayerTarget, MemoryTarget, Qual
 from ._targets_file import write_targets_template
 from .cost import Assignment, CostLine, Extras, RunCost, StepTime, TimeTerm, estimate_cost, estimate_time, seconds_of
 from .knapsack import pareto, search
+from .parallel import (
+    ParallelForecast,
+    Parallelism,
+    ParallelTerm,
+    TransformerShape,
+    plan_parallel,
+    shape_of_config,
+)
 from .scores import default_candidates, measure_scores
 from .trace import LargestBatch, MemoryForecast, largest_batch, predict_memory, resized, take_inventory
 
@@ -28,6 +36,9 @@ __all__ = [
     "MemoryForecast",
     "MemoryTarget",
     "Option",
+    "ParallelForecast",
+    "ParallelTerm",
+    "Parallelism",
     "Parameter",
     "Product",
     "QualityTarget",
@@ -38,16 +49,19 @@ __all__ = [
     "Targets",
     "TimeTerm",
     "Traffic",
+    "TransformerShape",
     "default_candidates",
     "estimate_cost",
     "estimate_time",
     "largest_batch",
     "measure_scores",
     "pareto",
+    "plan_parallel",
     "predict_memory",
     "resized",
     "search",
     "seconds_of",
+    "shape_of_config",
     "take_inventory",
     "write_targets_template",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,7 +84,8 @@ def calibrate(*, name: str = "this-machine", quick: bool = False, report: Report
         True
     """
     tell, sizes = report or _silent, _QUICK if quick else _FULL
-    watch = Stopwatch(samples=sizes.samples)
+    alone = torch.get_num_threads() == 1
+    watch = Stopwatch(samples=sizes.samples, clock=time.process_time if alone else time.perf_counter)
     with torch.random.fork_rng(devices=[]):
         tell("products")
         axes = (sizes.m, sizes.nk, sizes.nk)

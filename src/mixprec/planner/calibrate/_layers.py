@@ -16,15 +16,17 @@ from ._operators import rising
 from ._stopwatch import Stopwatch
 
 _STEPS, _SEQUENCES = 32, 16
+_CHAIN = 4
 
 
 @dataclass(frozen=True)
 class _Case:
-    """A layer, its input, and the elements of its three operands."""
+    """A layer (or several in a row), its input, and the elements of its three operands."""
 
     layer: Callable[[], nn.Module]
     shape: tuple[int, ...]
     elements: int
+    layers: int = 1
 
 
 def attention_curve(watch: Stopwatch, lengths: tuple[int, ...]) -> Curve:
@@ -90,7 +92,7 @@ def _extra(watch: Stopwatch, case: _Case, low: nn.Module) -> float:
     """Seconds that a converted layer's step takes more than a plain one's."""
     x = torch.randn(case.shape)
     fast, slow = watch.pair(_step(case.layer(), x), _step(low, x))
-    return slow - fast
+    return (slow - fast) / case.layers
 
 
 def _recipe(cast: str) -> Recipe:
@@ -110,14 +112,23 @@ def _step(layer: nn.Module, x: Tensor) -> Callable[[], None]:
     return step
 
 
+def _convolution() -> nn.Module:
+    return nn.Conv2d(16, 16, 3, padding=1, bias=False)
+
+
+def _chain(layer: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
+    """Several layers in a row: what a pass costs once is spread over them, as it is in a model."""
+    return lambda: nn.Sequential(*(layer() for _ in range(_CHAIN)))
+
+
 _CASES: dict[str, tuple[_Case, _Case]] = {
     "linear": (
-        _Case(lambda: nn.Linear(32, 32, bias=False), (64, 32), 64 * 64 + 1024),
-        _Case(lambda: nn.Linear(128, 128, bias=False), (2048, 128), 2048 * 256 + 16384),
+        _Case(_chain(lambda: nn.Linear(32, 32, bias=False)), (64, 32), 64 * 64 + 1024, _CHAIN),
+        _Case(_chain(lambda: nn.Linear(128, 128, bias=False)), (2048, 128), 2048 * 256 + 16384, _CHAIN),
     ),
     "convolution": (
-        _Case(lambda: nn.Conv2d(16, 16, 3, padding=1, bias=False), (1, 16, 8, 8), 64 * 144 + 2304 + 64 * 16),
-        _Case(lambda: nn.Conv2d(16, 16, 3, padding=1, bias=False), (64, 16, 8, 8), 4096 * 144 + 2304 + 4096 * 16),
+        _Case(_chain(_convolution), (1, 16, 8, 8), 64 * 144 + 2304 + 64 * 16, _CHAIN),
+        _Case(_chain(_convolution), (64, 16, 8, 8), 4096 * 144 + 2304 + 4096 * 16, _CHAIN),
     ),
     "recurrent": (
         _Case(lambda: nn.LSTM(32, 32, batch_first=True), (4, 32, 32), 128 * 64 + 8192 + 256 * 128),

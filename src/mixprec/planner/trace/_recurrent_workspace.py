@@ -6,6 +6,7 @@ page for each of its parts.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 _PAGE, _FP32 = 4096, 4

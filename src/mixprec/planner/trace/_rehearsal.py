@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...monitor import SavedTensors, UpdateWatch, saved_tensors, tensors_in
 from ...nn import convert, resolve
