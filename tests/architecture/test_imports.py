@@ -24,17 +24,6 @@ HEAVY = (
     "torchao",
     "transformers",
 )
-    "cyclopts",
-    "jinja2",
-    "plotly",
-    "pydantic",
-    "rich",
-    "safetensors",
-    "scipy",
-    "sklearn",
-    "torchao",
-    "transformers",
-)
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
