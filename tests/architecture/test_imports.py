@@ -12,7 +12,18 @@ import pytest
 from tests.architecture import tree
 
 STANDARD_LIBRARY_ONLY = ("formats", "hardware", "records")
-HEAVY = ("cyclopts", "jinja2", "plotly", "rich", "safetensors", "scipy", "sklearn", "torchao", "transformers")
+HEAVY = (
+    "cyclopts",
+    "jinja2",
+    "plotly",
+    "pydantic",
+    "rich",
+    "safetensors",
+    "scipy",
+    "sklearn",
+    "torchao",
+    "transformers",
+)
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:

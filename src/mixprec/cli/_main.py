@@ -4,13 +4,43 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from types import MappingProxyType
 
 from cyclopts import App, CycloptsError
 
-from . import _analyze, _check, _compare, _doctor, _formats, _init, _recipes, _report, _watch
+from . import (
+    _analyze,
+    _check,
+    _compare,
+    _doctor,
+    _estimate,
+    _explain,
+    _formats,
+    _init,
+    _plan,
+    _recipes,
+    _report,
+    _watch,
+)
 
+_COMMANDS: Mapping[str, Callable[..., int]] = MappingProxyType(
+    {
+        "compare": _compare.command,
+        "plan": _plan.command,
+        "explain": _explain.command,
+        "estimate": _estimate.command,
+        "check": _check.command,
+        "analyze": _analyze.command,
+        "init": _init.command,
+        "report": _report.command,
+        "watch": _watch.command,
+        "recipes": _recipes.command,
+        "formats": _formats.command,
+        "doctor": _doctor.command,
+    }
+)
 #: Exit statuses: a mistake of the user's; a run that failed; stopped by Ctrl-C.
 USER_ERROR, FAILED, INTERRUPTED = 2, 1, 130
 
@@ -55,15 +85,8 @@ def _app() -> App:
         version=_version,
         help_format="markdown",
     )
-    app.command(_compare.command, name="compare")
-    app.command(_check.command, name="check")
-    app.command(_analyze.command, name="analyze")
-    app.command(_init.command, name="init")
-    app.command(_report.command, name="report")
-    app.command(_watch.command, name="watch")
-    app.command(_recipes.command, name="recipes")
-    app.command(_formats.command, name="formats")
-    app.command(_doctor.command, name="doctor")
+    for name, command in _COMMANDS.items():
+        app.command(command, name=name)
     return app
 
 
@@ -73,8 +96,7 @@ def _tell(message: str) -> int:
 
 
 def _help_for(words: list[str]) -> str:
-    commands = {"compare", "check", "analyze", "init", "report", "watch", "recipes", "formats", "doctor"}
-    return f"`mixprec {words[0]} --help`" if words and words[0] in commands else "`mixprec --help`"
+    return f"`mixprec {words[0]} --help`" if words and words[0] in _COMMANDS else "`mixprec --help`"
 
 
 def _version() -> str:

@@ -3,6 +3,7 @@
 from ._check import check_recipe
 from ._compare import compare
 from ._comparison import Comparison
+from ._estimate import Estimate, estimate
 from ._folder import recorded, recorded_recipes
 from ._loading import WorkloadSource, load_workload
 from ._machine import machine_facts, package_versions
@@ -17,6 +18,7 @@ from .workloads import BUILT_IN
 __all__ = [
     "BUILT_IN",
     "Comparison",
+    "Estimate",
     "Replay",
     "Replayed",
     "Workload",
@@ -24,6 +26,7 @@ __all__ = [
     "WorkloadSource",
     "check_recipe",
     "compare",
+    "estimate",
     "load_workload",
     "machine_facts",
     "package_versions",

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from mixprec.monitor import can_look_into_graphs
 from mixprec.records import (
@@ -78,6 +78,10 @@ class Trial:
     def finished(self) -> bool:
         """Whether all steps have been taken."""
         return self.step == self._workload.steps
+
+    def weights(self) -> dict[str, Tensor]:
+        """The model's state as it stands, which an unconverted model loads."""
+        return self._model.state_dict()
 
     def advance(self) -> Iterator[Record]:
         """Take one training step. A loss that is not finite ends the run as diverged."""

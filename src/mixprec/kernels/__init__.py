@@ -21,6 +21,7 @@ from ._functions import (
     scaled_quantized,
 )
 from ._interleaved import scaled_interleaved
+from ._no_values import has_no_values
 from ._optimizer_contract import (
     AdamWRule,
     OptimizerBackend,
@@ -90,6 +91,7 @@ __all__ = [
     "gradient_squares",
     "hadamard",
     "hadamard_inverse",
+    "has_no_values",
     "load_moment",
     "load_weight",
     "narrow_product",

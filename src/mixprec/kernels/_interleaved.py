@@ -46,7 +46,7 @@ def _scaled_interleaved_fake(x: Tensor, cast: str, axis: int) -> tuple[Tensor, T
     return x.new_empty(x.shape, dtype=torch.float32), x.new_empty((), dtype=torch.float32)
 
 
-_scaled_interleaved_into = past_the_dispatcher(_scaled_interleaved)
+_scaled_interleaved_into = past_the_dispatcher(_scaled_interleaved, _scaled_interleaved_fake)
 _scaled_interleaved_op = define(
     "scaled_interleaved(Tensor x, str cast, int axis) -> (Tensor, Tensor)",
     _scaled_interleaved,

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from . import _checks as checks
 from ._contract import Draw
+from ._no_values import has_no_values, results_into
 from ._parameters import CastParameters
 from ._registry import default_backend
 from ._shapes import empty_carrier, empty_codes, empty_outer, rounded_shape
@@ -220,12 +221,12 @@ def _narrow_product_fake(a_MK: Tensor, b_KN: Tensor, mantissa_bits: int, roundin
     return a_MK.new_empty((a_MK.shape[0], b_KN.shape[1]), dtype=torch.float32)
 
 
-def past_the_dispatcher(kernel: Callable[..., Any]) -> Callable[..., Any]:
+def past_the_dispatcher(kernel: Callable[..., Any], fake: Callable[..., Any]) -> Callable[..., Any]:
     """An operation's kernel into tensors that exist, its last argument; no operation, so not for compiled code."""
 
     def into(x: Tensor, *args: Any) -> Any:
         checks.check_gradient(x)
-        return kernel(x, *args)
+        return results_into(fake, x, args) if has_no_values(x) else kernel(x, *args)
 
     return into
 
@@ -256,13 +257,13 @@ def _refuse_gradients(name: str, operation: Any) -> Callable[..., Any]:
     return kernel
 
 
-round_into = past_the_dispatcher(_round)
-scaled_into = past_the_dispatcher(_scaled)
-scaled_both_into = past_the_dispatcher(_scaled_both)
-scaled_quantized_into = past_the_dispatcher(_scaled_quantized)
-delayed_into = past_the_dispatcher(_delayed)
-hadamard_into = past_the_dispatcher(_hadamard)
-dequantize_into = past_the_dispatcher(_dequantize)
+round_into = past_the_dispatcher(_round, _round_fake)
+scaled_into = past_the_dispatcher(_scaled, _scaled_fake)
+scaled_both_into = past_the_dispatcher(_scaled_both, _scaled_both_fake)
+scaled_quantized_into = past_the_dispatcher(_scaled_quantized, _scaled_quantized_fake)
+delayed_into = past_the_dispatcher(_delayed, _delayed_fake)
+hadamard_into = past_the_dispatcher(_hadamard, _hadamard_fake)
+dequantize_into = past_the_dispatcher(_dequantize, _dequantize_fake)
 
 _TWO_CASTS = "(Tensor x, str row, str column, Tensor? random, int stream, int row_sign_stream, int column_sign_stream)"
 _ONE_CAST = "(Tensor x, str cast, int axis, Tensor? random, int stream, int sign_stream)"

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from . import _optimizer_checks as checks
 from ._contract import Draw
+from ._no_values import has_no_values
 from ._optimizer_contract import Rule, Slot, StoredMoment, StoredWeight
 from ._registry import optimizer_backend
 from ._stored_checks import check_value, check_weight
@@ -91,6 +92,8 @@ def load_weight(stored: StoredWeight) -> Tensor:
     """
     check_weight(stored)
     with torch.no_grad():
+        if has_no_values(stored.weight):
+            return torch.empty_like(stored.weight, dtype=torch.float32, memory_format=torch.contiguous_format)
         straight = stored if _is_contiguous(stored) else _copied(stored)
         return optimizer_backend(stored.weight.device.type).load_weight(straight)
 
@@ -115,6 +118,8 @@ def store_weight(stored: StoredWeight, value: Tensor, draw: Draw | None = None) 
     """
     check_weight(stored)
     check_value(value, stored.weight)
+    if has_no_values(stored.weight):
+        return
     straight = stored if _is_contiguous(stored) else _copied(stored)
     with torch.no_grad():
         backend = optimizer_backend(stored.weight.device.type)
@@ -138,6 +143,8 @@ def load_moment(stored: StoredMoment) -> Tensor:
         >>> load_moment(StoredMoment("bf16", torch.ones(2, dtype=torch.bfloat16))).tolist()
         [1.0, 1.0]
     """
+    if has_no_values(stored.values):
+        return torch.empty_like(stored.values, dtype=torch.float32)
     return optimizer_backend(stored.values.device.type).load_moment(stored)
 
 
@@ -159,6 +166,8 @@ def store_moment(stored: StoredMoment, value: Tensor) -> None:
         0.10009765625
     """
     check_value(value, stored.values)
+    if has_no_values(stored.values):
+        return
     optimizer_backend(stored.values.device.type).store_moment(stored, value.detach().contiguous())
 
 

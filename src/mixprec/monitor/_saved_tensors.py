@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -60,10 +60,16 @@ def can_look_into_graphs() -> bool:
     return hasattr(_SavedTensor, "data") and hasattr(_SavedTensor, "unpack_hook")
 
 
-def saved_tensors(root: Tensor) -> SavedTensors:
+def saved_tensors(
+    root: Tensor, storages_of: Callable[[object], Mapping[StorageKey, int]] = storages_in
+) -> SavedTensors:
     """What the graph of ``root`` holds, parameters and buffers that it saved included.
 
     Leaves themselves are not counted unless a node saved them. A graph whose backward pass has run holds nothing.
+
+    Args:
+        root: where the backward pass would begin.
+        storages_of: the storages of tensors in containers, with their bytes.
 
     Example:
         >>> x = torch.ones(16, 8, requires_grad=True)
@@ -79,7 +85,7 @@ def saved_tensors(root: Tensor) -> SavedTensors:
         kind = type(node)
         if kind not in names:
             names[kind] = tuple(name for name in dir(kind) if name.startswith(_RAW))
-        for key, n in storages_in(list(_held_by_node(node, names[kind]))).items():
+        for key, n in storages_of(list(_held_by_node(node, names[kind]))).items():
             storages.setdefault(key, SavedStorage(n, _number(node)))
         opaque.update(name for name in _OPAQUE if name in node.name())
     return SavedTensors(storages, frozenset(opaque))

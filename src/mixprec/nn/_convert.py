@@ -21,6 +21,7 @@ from ._operand_cast import OperandCasts
 from ._operand_watch import OperandWatch
 from ._parameter_dtypes import refuse_parameter_dtypes
 from ._passing import new_random_state
+from ._product_watch import ProductWatch
 from ._refusals import refuse_no_model, refuse_unconvertible
 from ._region import PATH
 from ._resolve import emulation_note, kept_dtypes, notes_about, resolve
@@ -186,6 +187,18 @@ class Conversion:
             yield
         finally:
             self.state.watch = before
+
+    @contextmanager
+    def products_shown_to(self, watch: ProductWatch) -> Generator[None]:
+        """``watch`` sees every product that has casts, with its result, and may put another in its place.
+
+        Of compiled code it sees nothing.
+        """
+        before, self.state.product_watch = self.state.product_watch, watch
+        try:
+            yield
+        finally:
+            self.state.product_watch = before
 
     def module_of_nodes(self) -> Callable[[int], str | None] | None:
         """Tells which module's forward made a node of the graph, by the node's number, in the step that is measured.

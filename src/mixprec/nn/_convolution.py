@@ -9,12 +9,13 @@ from torch import Tensor
 
 from ._autograd import plain_torch
 from ._cast_convolution import CastConvolution
-from ._convolution_arguments import ConvolutionArguments
+from ._convolution_arguments import ConvolutionArguments, ConvolutionGeometry
 from ._convolution_refusals import refuse_convolution_casts
 from ._exact_product import exactly
 from ._once import OnceFunction, refuse_transforms
 from ._operand_watch import see_plain
 from ._operands import rounded_to
+from ._product_watch import shown
 from ._site import ConversionState, Site
 from ._telling import plain_product
 from ._twice import rounded_weight, stand_in, twice
@@ -103,6 +104,8 @@ def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, arguments: Convo
         if site.casts.is_plain or arguments.transposed or x.numel() == 0
         else CastConvolution.apply(x, weight, bias, arguments, site)
     )
+    geometry = ConvolutionGeometry(arguments.stride, arguments.padding, arguments.dilation, arguments.groups)
+    y = shown(y, site, "convolution", (x, weight), geometry=geometry)
     return y if batched else y[0]
 
 

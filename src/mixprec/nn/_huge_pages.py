@@ -10,6 +10,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from ..kernels import has_no_values
+
 #: Size and alignment of a large page on x86-64 and on most arm64 systems.
 _PAGE = 1 << 21
 _MADV_HUGEPAGE = 14  # Linux, asm-generic/mman-common.h
@@ -25,6 +27,8 @@ def empty_in_large_pages(size: int) -> Tensor:
     if advise is None or 4 * size < _PAGE:
         return torch.empty(size)
     memory = torch.empty(size + _PAGE // 4)
+    if has_no_values(memory):
+        return memory[:size]
     skipped = -memory.data_ptr() % _PAGE
     advise(memory.data_ptr() + skipped, 4 * size // _PAGE * _PAGE, _MADV_HUGEPAGE)
     return memory[skipped // 4 : skipped // 4 + size]

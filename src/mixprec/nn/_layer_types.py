@@ -81,6 +81,11 @@ def register_layer(
     return decorate
 
 
+def is_layer_type(kind: type[nn.Module]) -> bool:
+    """Whether a class is registered: its modules have sites of their own, and rules name them by it."""
+    return kind in LAYER_TYPES
+
+
 def is_torchs_layer(module: nn.Module) -> bool:
     """Whether a module is of a registered type of torch's own, which calls no function that rules are about."""
     kind = base_class(module)

@@ -13,6 +13,7 @@ from ._batched_product import CastBatchedProduct
 from ._exact_product import exactly
 from ._once import OnceFunction, refuse_transforms
 from ._operand_watch import see_plain
+from ._product_watch import shown
 from ._site import ConversionState, Site
 from ._telling import plain_product
 from ._twice import twice
@@ -100,7 +101,8 @@ def matmul(
     y = product.reshape(*batch, a2.shape[-2], b2.shape[-1])
     if b.dim() == 1:
         y = y.squeeze(-1)
-    return y.squeeze(-1 if b.dim() == 1 else -2) if a.dim() == 1 else y
+    y = y.squeeze(-1 if b.dim() == 1 else -2) if a.dim() == 1 else y
+    return shown(y, site, "matmul", (a, b), has_weight=has_weight)
 
 
 def _as_they_are(a: Tensor, b: Tensor, state: ConversionState) -> Tensor:

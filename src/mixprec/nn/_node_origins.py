@@ -32,8 +32,8 @@ class NodeOrigins(Generic[T]):
 
     def of_running(self) -> T | None:
         """That of the node that runs; ``None`` inside a hook, which is no node, and where nothing was noted."""
-        number = getattr(torch._C._current_autograd_node(), "_sequence_nr", None)
-        return None if number is None else self._origins.get(number())
+        number = running_number()
+        return None if number is None else self._origins.get(number)
 
     def of(self, node: Any, first: int = 0) -> T | None:
         """That of a node, or of its number; one of no operator of its own was made with the one before it.
@@ -49,6 +49,12 @@ class NodeOrigins(Generic[T]):
 def next_number() -> int:
     """The number that this thread's next node takes."""
     return torch.autograd._get_sequence_nr()
+
+
+def running_number() -> int | None:
+    """The number of the node that runs; ``None`` inside a hook, which is no node, and outside of a backward pass."""
+    number = getattr(torch._C._current_autograd_node(), "_sequence_nr", None)
+    return None if number is None else number()
 
 
 def tensors_of(args: tuple[Any, ...]) -> list[Tensor]:

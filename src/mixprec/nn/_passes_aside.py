@@ -39,14 +39,15 @@ def passes_aside(conversion: Conversion, casts: tuple[Tensor, Mapping[str, Tenso
     """
     state, thread = conversion.state, conversion.state._in_thread
     before = {
-        name: getattr(state, name) for name in ("random", "histories", "passes", "observer", "watch", "left", "_past")
+        name: getattr(state, name)
+        for name in ("random", "histories", "passes", "observer", "watch", "product_watch", "left", "_past")
     }
     measured = conversion._rows, conversion._measured_notes
     own, thread.own = thread.own, Pass()
     random, histories = (state.random, state.histories) if casts is None else casts
     state.random, state.left, state._past = random.clone(), set(state.left), PastPasses()
     state.histories = {name: history.clone() for name, history in histories.items()}
-    state.observer = state.watch = None
+    state.observer = state.watch = state.product_watch = None
     try:
         yield
     finally:

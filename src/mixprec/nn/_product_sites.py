@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses import FakeTensor
 
 from ._linear import linear
 from ._matmul import matmul
@@ -19,7 +20,7 @@ def is_castable(*tensors: Tensor | None) -> bool:
 
     Quantized and other classes multiply by themselves; fp64, integers and complex numbers stay what they are.
     """
-    kinds = (Tensor, nn.Parameter)
+    kinds = (Tensor, nn.Parameter, FakeTensor)
     return all(t is None or (type(t) in kinds and t.dtype in _CASTABLE) for t in tensors)
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ._function_sites import FunctionSites
     from ._observer import GemmObserver
     from ._operand_watch import OperandWatch
+    from ._product_watch import ProductWatch
 
 #: Name of the instance attribute that a converted module keeps its site in.
 SITE = "_mixprec_site"
@@ -46,6 +47,7 @@ class ConversionState:
         functions: the sites of products that modules call as functions.
         observer: who listens to GEMMs, or ``None``.
         watch: who sees operands before they are cast, or ``None``.
+        product_watch: who sees products with their results, or ``None``.
         weights: codes of weights that did not change between two casts.
         step: how often a session has updated the weights; ``None`` without one.
         is_twice: whether products without casts can be differentiated twice; their inputs are cast outside of them
@@ -65,6 +67,7 @@ class ConversionState:
     functions: FunctionSites | None = None
     observer: GemmObserver | None = None
     watch: OperandWatch | None = None
+    product_watch: ProductWatch | None = None
     weights: WeightCache = field(default_factory=WeightCache)
     step: int | None = None
     is_twice: bool = False
@@ -78,12 +81,12 @@ class ConversionState:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without observer, watch and running pass: a copy of a model is not measured, watched or in a pass."""
-        left_out = {"_in_trace", "_in_thread", "_lock", "_past", "observer", "watch", "weights"}
+        left_out = {"_in_trace", "_in_thread", "_lock", "_past", "observer", "product_watch", "watch", "weights"}
         return {name: value for name, value in vars(self).items() if name not in left_out}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         vars(self).update(state)
-        self.observer, self.watch, self.weights = None, None, WeightCache()
+        self.observer, self.watch, self.product_watch, self.weights = None, None, None, WeightCache()
         self._begin()
 
     def _begin(self) -> None:
@@ -186,6 +189,11 @@ class ConversionState:
     def watcher(self) -> OperandWatch | None:
         """Who sees operands, or ``None`` where nobody does: compiled code tells nothing."""
         return None if torch.compiler.is_compiling() else self.watch
+
+    @property
+    def product_watcher(self) -> ProductWatch | None:
+        """Who sees products, or ``None`` where nobody does: compiled code shows nothing."""
+        return None if torch.compiler.is_compiling() else self.product_watch
 
     def tensors(self) -> dict[str, tuple[Tensor, ...]]:
         """What is kept beside the model between passes, by what it is; workspaces are those of this thread."""

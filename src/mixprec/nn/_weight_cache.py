@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
+from ..kernels import has_no_values
 from ._parameter_views import parameter_of
 
 
@@ -52,7 +53,7 @@ class WeightCache:
             step: how often the weights have been updated; ``None``: nobody counts. A frozen weight knows no step.
             make: gives the codes.
         """
-        if torch.compiler.is_compiling() or weight.is_inference() or weight.device.type == "meta":
+        if torch.compiler.is_compiling() or weight.is_inference() or has_no_values(weight):
             return None
         parameter = parameter_of(weight)
         if parameter is None or (parameter.requires_grad and step is None):

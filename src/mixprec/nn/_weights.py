@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ._parameter_views import parameter_of
+from ._parameter_views import is_plain_parameter, parameter_of
 from ._site import ConversionState
 
 #: The attribute of a tensor that holds chosen matrices of a weight.
@@ -54,7 +54,7 @@ def gathered(state: ConversionState, func: Callable[..., Any], args: tuple[Any, 
     """``weight[index]`` and ``index_select`` of a stack of matrices: a matrix for each token, which stays a weight."""
     y = func(*args, **kwargs)
     source = args[0] if args else None
-    if state.functions and type(source) is nn.Parameter and source.dim() > 2 and isinstance(y, Tensor):
+    if state.functions and is_plain_parameter(source) and source.dim() > 2 and isinstance(y, Tensor):
         setattr(y, _GATHERED, True)
     return y
 

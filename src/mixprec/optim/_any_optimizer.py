@@ -68,6 +68,9 @@ class SubstitutedWeights(KeptWeights):
                     self._substitutes[param].put(weight_draw(self.seed, self.applied, index))
         self.applied += 1
 
+    def make_state(self) -> None:
+        self.apply(1.0)
+
     def refuse_other_steps(self) -> None:
         self._own_steps.guard(owners(self.optimizer))
 

@@ -49,6 +49,13 @@ class KeptWeights(ABC):
         not said.
         """
 
+    @abstractmethod
+    def make_state(self) -> None:
+        """Make what the first step would make, of parameters without values (fake tensors) that have gradients.
+
+        Nothing is computed; where the optimizer is not this package's, its own step runs.
+        """
+
     def refuse_other_steps(self) -> None:
         """Let ``optimizer.step()`` that somebody else calls be refused until ``restore``, where it would do nothing.
 

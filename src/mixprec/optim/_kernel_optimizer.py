@@ -122,6 +122,11 @@ class KernelOptimizer(Optimizer, ABC):
         """A parameter with what is kept beside it, made where it is missing."""
         return self.layout(param, group).weight(param, self.state[param])
 
+    def make_state(self, param: Parameter, group: Group) -> None:
+        """Make what is kept of a parameter, where it is missing."""
+        layout, state = self.layout(param, group), self.state[param]
+        Held.of(param, state, layout, self.moment_names(group), group)
+
     def load_extras(self, param: Parameter, extras: Mapping[str, Tensor]) -> None:
         """Continue from what was kept beside a parameter; checked before."""
         self._forget_calls()

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
 
+from ..kernels import has_no_values
 from ._kept_weights import KeptWeights
 from ._stored import refuse_sharded
 from ._wide_gradients import HALF_DTYPES
@@ -50,7 +51,7 @@ def narrow_parameters(model: nn.Module, dtype: torch.dtype) -> NarrowedParameter
     values = {param: param.detach().to(dtype) for param in chosen.values()}
     for name, param in chosen.items():
         refuse_sharded(param, f"narrow_parameters ({name})", "narrow the model before fully_shard")
-        if bool((values[param].isinf() & param.isfinite()).any()):
+        if not has_no_values(param) and bool((values[param].isinf() & param.isfinite()).any()):
             raise ValueError(
                 f"narrow_parameters: {name} has values above {torch.finfo(dtype).max:g}, the largest of {dtype}: use "
                 "torch.bfloat16"

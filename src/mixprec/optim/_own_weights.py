@@ -40,6 +40,11 @@ class OwnWeights(KeptWeights):
         self._own.step(factor=factor)
         self.applied += 1
 
+    def make_state(self) -> None:
+        for param, group in parameters_of(self._own):
+            if param.grad is not None:
+                self._own.make_state(param, group)
+
     def adopt_writes(self) -> list[Parameter]:
         return self._own.adopt_writes()
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..kernels import StoredWeight, WeightKind, load_weight, store_weight
+from ..kernels import StoredWeight, WeightKind, has_no_values, load_weight, store_weight
 from ..specs import Weights
 from ._wide_gradients import HALF_DTYPES
 
@@ -90,7 +90,7 @@ def adopt_write(stored: StoredWeight) -> bool:
         Whether anything beside the weight changed.
     """
     extra, weight = stored.extra, stored.weight
-    if extra is None:
+    if extra is None or has_no_values(weight):
         return False
     # A compensation of half a last place, which rounding may have made of less, is not taken for a whole one.
     lesser = (extra.float() * _BELOW_ONE).to(extra.dtype) if stored.kind == "kahan" else extra

@@ -11,7 +11,12 @@ class CandidateScore:
     """What a candidate does to a group.
 
     Attributes:
-        loss: predicted change of the loss, from the forward products [units of the loss].
+        loss: predicted change of the loss on data like these, from the forward products [units of the loss]:
+            ``curvature`` and what is believed of ``slope``; below 0 where rounding happens to help.
+        curvature: the second order of it, at least 0.
+        slope: the first order of it, as measured: ``curvature + slope`` is the change on the measured batches.
+        slope_error: standard error of ``slope`` for other data, from the spread between samples; infinite where
+            each batch has only one.
         gradient_error: error of the weight's gradient over the gradient's norm, one draw.
         gradient_bias: the part of it that does not average out.
         gradient_noise: the gradient's own noise over micro-batches, over its norm; what the two above stand beside.
@@ -19,6 +24,9 @@ class CandidateScore:
     """
 
     loss: float
+    curvature: float = 0.0
+    slope: float = 0.0
+    slope_error: float = 0.0
     gradient_error: float = 0.0
     gradient_bias: float = 0.0
     gradient_noise: float = 0.0
@@ -31,13 +39,15 @@ class GroupScores:
 
     Attributes:
         name: the first site.
-        sites: module paths.
+        sites: module paths, and what is called there for a function.
+        kinds: of each site, as a rule's ``type`` would ask: ``"Linear"``, ``"Conv2d"``, ``"qk"``, ...
         candidates: scores by the candidate's name; ``"keep"`` is all zeros.
         is_dead: whether the gradient of its output was zero in every batch: nothing is known of it then.
     """
 
     name: str
     sites: tuple[str, ...]
+    kinds: tuple[str, ...] = ()
     candidates: Mapping[str, CandidateScore]
     is_dead: bool = False
 

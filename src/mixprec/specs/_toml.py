@@ -1,4 +1,7 @@
-"""Recipes as TOML: written with tomlkit, read with the standard library."""
+"""Recipes as TOML: written with tomlkit, read with the standard library.
+
+A table ``[plan]`` is accepted and left alone: in a recipe that was found by measurement it holds the evidence.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,8 @@ def parse_recipe(text: str) -> Recipe:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"the recipe is not TOML: {error}") from error
-    _check_keys("recipe", table, [*_STRINGS, "loss_scale", "moments", "rules", "phases"])
+    _check_keys("recipe", table, [*_STRINGS, "loss_scale", "moments", "rules", "phases", "plan"])
+    _get(table, "plan", dict, "recipe", {})  # the evidence of a plan, which says nothing of how to train
     strings = {name: _get(table, name, str, "recipe") for name in _STRINGS if name in table}
     if "name" not in strings:
         raise ValueError('the recipe has no name: add a line such as name = "mine"')

@@ -1,0 +1,163 @@
+"""This machine as hardware: measured in about a minute."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from ...hardware import Figure, Hardware, Measured
+from ...nn import native_here
+from ...specs import OPERANDS, recipe, recipe_names
+from ._layers import attention_curve, cast_costs, recurrent_curve
+from ._operators import operator_curves
+from ._products import batched_grid, convolution_grids, product_grid
+from ._stopwatch import Stopwatch
+
+Report = Callable[[str], None]
+_FAMILIES = ("linear", "convolution", "recurrent")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sizes:
+    """At which sizes a machine is measured."""
+
+    samples: int
+    m: tuple[int, ...]
+    nk: tuple[int, ...]
+    batched: tuple[int, ...]
+    pixels: tuple[int, ...]
+    channels: tuple[int, ...]
+    patches: tuple[int, ...]
+    rows: tuple[int, ...]
+    lengths: tuple[int, ...]
+    widths: tuple[int, ...]
+
+
+_FULL = _Sizes(
+    samples=9,
+    m=(16, 128, 1024, 4096),
+    nk=(16, 64, 256, 1024),
+    batched=(16, 64, 256),
+    pixels=(512, 4096),
+    channels=(16, 64, 128),
+    patches=(9, 144, 576, 1152),
+    rows=(16, 256, 1024, 4096, 16384, 131072),
+    lengths=(32, 64, 128, 256),
+    widths=(32, 64, 128, 256),
+)
+_QUICK = _Sizes(
+    samples=2,
+    m=(16, 256),
+    nk=(16, 256),
+    batched=(16, 64),
+    pixels=(64, 512),
+    channels=(16, 32),
+    patches=(9, 144),
+    rows=(16, 1024),
+    lengths=(16, 64),
+    widths=(16, 64),
+)
+
+
+def calibrate(*, name: str = "this-machine", quick: bool = False, report: Report | None = None) -> Hardware:
+    """Measure the CPU at hand with the threads that torch has now.
+
+    Measured are products of matrices at a grid of sizes (in fp32, and in bf16 where it is native), batches of small
+    ones, the three products of convolutions, operators by bytes, fused attention and recurrent layers, and what every
+    cast of the named recipes adds to a layer. Nothing else should run meanwhile.
+
+    Args:
+        name: of the hardware.
+        quick: few sizes, in seconds: enough to see that it works, not to predict by.
+        report: is told what is being measured.
+
+    Returns:
+        Hardware that is validated for this machine: the same processor, threads and version of torch.
+
+    Example:
+        >>> calibrate(quick=True).measured.threads == torch.get_num_threads()
+        True
+    """
+    tell, sizes = report or _silent, _QUICK if quick else _FULL
+    alone = torch.get_num_threads() == 1
+    watch = Stopwatch(samples=sizes.samples, clock=time.process_time if alone else time.perf_counter)
+    with torch.random.fork_rng(devices=[]):
+        tell("products")
+        axes = (sizes.m, sizes.nk, sizes.nk)
+        products = {"fp32": product_grid(watch, axes, torch.float32)}
+        if "bf16" in native_here(torch.device("cpu")):
+            products["bf16"] = product_grid(watch, axes, torch.bfloat16)
+        products["batched fp32"] = batched_grid(watch, (sizes.batched, sizes.batched, sizes.batched))
+        tell("convolutions")
+        products |= convolution_grids(watch, sizes.pixels, sizes.channels, sizes.patches)
+        tell("operators")
+        operators = operator_curves(watch, sizes.rows)
+        operators["attention"] = attention_curve(watch, sizes.lengths)
+        operators["recurrent"] = recurrent_curve(watch, sizes.widths)
+        tell("casts")
+        casts = cast_costs(watch, ("mxfp8",) if quick else _all_casts(), _FAMILIES)
+    measured = Measured(
+        machine=processor(),
+        threads=torch.get_num_threads(),
+        torch=torch.__version__,
+        products=products,
+        operators=operators,
+        casts=casts,
+    )
+    return _hardware(name, measured, is_validated=not quick)
+
+
+def is_this_machine(hardware: Hardware) -> bool:
+    """Whether hardware was measured on this machine, with as many threads and this version of torch."""
+    measured = hardware.measured
+    return measured is not None and measured.fingerprint == (processor(), torch.get_num_threads(), torch.__version__)
+
+
+def processor() -> str:
+    """The processor's name and what it can do at best, as torch sees it."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    name = named[0] if named else platform.processor() or platform.machine()
+    return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
+
+
+def _hardware(name: str, measured: Measured, *, is_validated: bool) -> Hardware:
+    source = f"measured: {measured.machine}, {measured.threads} threads, torch {measured.torch}"
+    rates: dict[str, Figure] = {}
+    for format_name in ("fp32", "bf16"):
+        grid = measured.products.get(format_name)
+        if grid is not None:
+            m, n, k = grid.m[-1], grid.n[-1], grid.k[-1]
+            rates[format_name] = Figure(2 * m * n * k / grid.at(m, n, k), f"{source}: {m} x {n} x {k}")
+    size, seconds = measured.operators["elementwise"].points[-1]
+    return Hardware(
+        name=name,
+        title=measured.machine,
+        kind="cpu",
+        bandwidth=Figure(size / seconds, f"{source}: an addition of {size / 1e6:.0f} MB in all"),
+        rates=rates,
+        is_validated=is_validated,
+        measured=measured,
+    )
+
+
+def _all_casts() -> tuple[str, ...]:
+    """Of the named recipes, each once, and the compute dtypes."""
+    found: dict[str, None] = {"bf16": None, "fp16": None}
+    for name in recipe_names():
+        for rule in recipe(name).all_rules:
+            for operand in OPERANDS if rule.precision is not None else ():
+                cast = rule.precision.operand(operand) if rule.precision is not None else None
+                if cast is not None:
+                    found[str(cast)] = None
+    return tuple(found)
+
+
+def _silent(_: str) -> None:
+    return

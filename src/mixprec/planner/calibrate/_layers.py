@@ -1,0 +1,137 @@
+"""Seconds of whole layers: fused ones by their FLOPs, and what a cast adds to a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ...hardware import CastCost, Curve
+from ...nn import convert
+from ...specs import LayerPrecision, Recipe, Rule
+from ._operators import rising
+from ._stopwatch import Stopwatch
+
+_STEPS, _SEQUENCES = 32, 16
+_CHAIN = 4
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A layer (or several in a row), its input, and the elements of its three operands."""
+
+    layer: Callable[[], nn.Module]
+    shape: tuple[int, ...]
+    elements: int
+    layers: int = 1
+
+
+def attention_curve(watch: Stopwatch, lengths: tuple[int, ...]) -> Curve:
+    """Seconds of fused attention, forward and backward, by the FLOPs of its products, the scores made twice."""
+    points: list[tuple[float, float]] = []
+    for length in lengths:
+        q, k, v = (torch.randn(16, 4, length, 16, requires_grad=True) for _ in range(3))
+
+        def step(q: Tensor = q, k: Tensor = k, v: Tensor = v) -> None:
+            F.scaled_dot_product_attention(q, k, v, is_causal=True).backward(v.detach())
+
+        flops = 7 * 2 * 64 * length * length * 16
+        points.append((flops, watch.seconds(step)))
+    return Curve(rising(points))
+
+
+def recurrent_curve(watch: Stopwatch, widths: tuple[int, ...]) -> Curve:
+    """Seconds of an LSTM layer over 32 steps of 16 sequences, forward and backward, by the FLOPs of its products."""
+    points: list[tuple[float, float]] = []
+    for width in widths:
+        layer = nn.LSTM(width, width, batch_first=True)
+        flops = 3 * 2 * (_SEQUENCES * _STEPS) * (4 * width) * (2 * width)
+        points.append((flops, watch.seconds(_step(layer, torch.randn(_SEQUENCES, _STEPS, width)))))
+    return Curve(rising(points))
+
+
+def cast_costs(watch: Stopwatch, casts: tuple[str, ...], families: tuple[str, ...]) -> dict[str, CastCost]:
+    """What each cast, and each 16-bit compute dtype, adds to each family of layers.
+
+    Args:
+        watch: measures.
+        casts: in their one-line form, or ``"bf16"`` or ``"fp16"`` for the compute dtype.
+        families: ``"linear"``, ``"convolution"``, ``"recurrent"``.
+    """
+    costs = {(family, cast): _cost(watch, family, cast) for family in families for cast in _measured_for(family, casts)}
+    return {f"{family} {cast}": cost for (family, cast), cost in costs.items() if cost is not None}
+
+
+def _measured_for(family: str, casts: tuple[str, ...]) -> tuple[str, ...]:
+    """All casts of linear layers; of others one for each format and granularity, for time's sake."""
+    if family == "linear":
+        return casts
+    return tuple({cast.split(" ", 1)[0]: cast for cast in reversed(casts)}.values())
+
+
+def _cost(watch: Stopwatch, family: str, cast: str) -> CastCost | None:
+    """A line through the extra seconds of two sizes of layer, by elements; of a cast that the layer refuses none."""
+    points: list[tuple[int, float]] = []
+    for case in _CASES[family]:
+        torch.manual_seed(0)
+        low = case.layer()
+        try:
+            convert(low, _recipe(cast))
+        except ValueError:
+            return None
+        points.append((case.elements, _extra(watch, case, low)))
+    (small, fast), (large, slow) = points
+    element = max((slow - fast) / (large - small), 0.0)
+    return CastCost(call=max(fast - element * small, 0.0), element=element)
+
+
+def _extra(watch: Stopwatch, case: _Case, low: nn.Module) -> float:
+    """Seconds that a converted layer's step takes more than a plain one's."""
+    x = torch.randn(case.shape)
+    fast, slow = watch.pair(_step(case.layer(), x), _step(low, x))
+    return (slow - fast) / case.layers
+
+
+def _recipe(cast: str) -> Recipe:
+    if cast in ("bf16", "fp16"):
+        return Recipe(name=cast, compute_dtype="bf16" if cast == "bf16" else "fp16")
+    return Recipe(name="measured", rules=(Rule(precision=LayerPrecision.uniform(cast)),))
+
+
+def _step(layer: nn.Module, x: Tensor) -> Callable[[], None]:
+    x = x.clone().requires_grad_()
+
+    def step() -> None:
+        y = layer(x)
+        y = y[0] if isinstance(y, tuple) else y
+        y.backward(torch.ones_like(y))
+
+    return step
+
+
+def _convolution() -> nn.Module:
+    return nn.Conv2d(16, 16, 3, padding=1, bias=False)
+
+
+def _chain(layer: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
+    """Several layers in a row: what a pass costs once is spread over them, as it is in a model."""
+    return lambda: nn.Sequential(*(layer() for _ in range(_CHAIN)))
+
+
+_CASES: dict[str, tuple[_Case, _Case]] = {
+    "linear": (
+        _Case(_chain(lambda: nn.Linear(32, 32, bias=False)), (64, 32), 64 * 64 + 1024, _CHAIN),
+        _Case(_chain(lambda: nn.Linear(128, 128, bias=False)), (2048, 128), 2048 * 256 + 16384, _CHAIN),
+    ),
+    "convolution": (
+        _Case(_chain(_convolution), (1, 16, 8, 8), 64 * 144 + 2304 + 64 * 16, _CHAIN),
+        _Case(_chain(_convolution), (64, 16, 8, 8), 4096 * 144 + 2304 + 4096 * 16, _CHAIN),
+    ),
+    "recurrent": (
+        _Case(lambda: nn.LSTM(32, 32, batch_first=True), (4, 32, 32), 128 * 64 + 8192 + 256 * 128),
+        _Case(lambda: nn.LSTM(128, 128, batch_first=True), (16, 32, 128), 512 * 256 + 131072 + 1024 * 512),
+    ),
+}

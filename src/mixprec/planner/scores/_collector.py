@@ -1,0 +1,141 @@
+"""What one batch's pass shows: every product with its gradient, tried in every candidate on the spot."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from ...nn import SeenProduct
+from ...specs import LayerPrecision
+from ._groups import Grouping
+from ._products import CastProducts, Operands, precision_for
+from ._seen import Keys, Operation
+from ._tap import Tap
+
+
+@dataclass
+class Tally:
+    """What a candidate does to one site in one batch; sums of squares but for the projections.
+
+    Attributes:
+        projections: of each call: the gradient times the error, summed over a row's features.
+        error: of the result.
+        gradient_error: of the weight's gradient, of the whole batch.
+        gradient_bias: what parts of it have in common.
+    """
+
+    projections: list[Tensor] = field(default_factory=lambda: [])
+    error: float = 0.0
+    gradient_error: float = 0.0
+    gradient_bias: float = 0.0
+
+    def add_gradient(self, errors: Tensor) -> None:
+        """Errors [parts, ...] of the weight's gradients of equal parts of the batch."""
+        parts, whole, each = errors.shape[0], _square(errors.sum(0)), _square(errors)
+        self.gradient_error += whole
+        # Errors of independent parts have on average only what they share in their products with one another.
+        self.gradient_bias += (whole - each) * parts / (parts - 1) if parts > 1 else whole
+
+
+@dataclass
+class SiteTally:
+    """One site in one batch.
+
+    Attributes:
+        kind: of it.
+        candidates: what each does.
+        square: of the result.
+        gradient: of the result's gradient, squared.
+        weight_gradient: of the weight's gradient, squared.
+        weight_noise: variance of the batch's weight gradient, from its parts.
+    """
+
+    kind: str
+    candidates: dict[str, Tally]
+    square: float = 0.0
+    gradient: float = 0.0
+    weight_gradient: float = 0.0
+    weight_noise: float = 0.0
+
+
+class Collector:
+    """A ``ProductWatch`` that taps every product of a pass.
+
+    Attributes:
+        anchor: what the backward pass has to run towards.
+        sites: what was found, by site, in order of the forward pass.
+        grouping: of the sites.
+    """
+
+    def __init__(self, precisions: Mapping[str, LayerPrecision], grouping: Grouping, seed: int) -> None:
+        self._precisions, self._seed = precisions, seed
+        self.grouping = grouping
+        self._keys = Keys()
+        self._products: dict[tuple[str, bool, torch.device], CastProducts] = {}
+        self.anchor = torch.zeros((), requires_grad=True)
+        self.sites: dict[str, SiteTally] = {}
+
+    def product(self, seen: SeenProduct, y: Tensor) -> Tensor:
+        """A product of the forward pass."""
+        if not torch.is_grad_enabled():
+            return y
+        operation = Operation.of(seen)
+        self.sites.setdefault(operation.site, SiteTally(operation.kind, {name: Tally() for name in self._precisions}))
+        shared = [("input", self._keys.key(seen.x))]
+        if seen.has_weight:
+            shared.append(("weight", self._keys.key(seen.weight)))
+        self.grouping.add(operation.site, shared)
+        taken = functools.partial(self._take, operation)
+        made: Tensor = Tap.apply(y, self.anchor, seen.x.detach(), seen.weight.detach(), taken)  # pyright: ignore[reportAssignmentType]
+        return made
+
+    def _take(self, operation: Operation, g: Tensor, x: Tensor, weight: Tensor) -> None:
+        """The gradient of a product's result."""
+        with torch.no_grad():
+            self._measure(operation, g.float(), x.float(), weight.float())
+
+    def _measure(self, operation: Operation, g: Tensor, x: Tensor, weight: Tensor) -> None:
+        if g.numel() == 0:  # an expert that no token went to
+            return
+        site, plain = self.sites[operation.site], self._cast("", None, operation, x.device)
+        operands = Operands.of(operation, x, weight, g)
+        y = plain.forward(operation, operands)
+        features = 1 if operation.operator == "convolution" else -1
+        site.square += _square(y)
+        site.gradient += _square(g)
+        reference = None
+        if operation.has_weight:
+            reference = plain.weight_gradients(operation, operands)
+            site.weight_gradient += _square(reference.sum(0))
+            site.weight_noise += _spread(reference)
+        for name, tally in site.candidates.items():
+            cast = self._cast(name, self._precisions[name], operation, x.device)
+            error = cast.forward(operation, operands).sub_(y)
+            tally.error += _square(error)
+            tally.projections.append(error.mul_(g).sum(features))
+            if reference is not None:
+                tally.add_gradient(cast.weight_gradients(operation, operands).sub_(reference))
+
+    def _cast(
+        self, name: str, precision: LayerPrecision | None, operation: Operation, device: torch.device
+    ) -> CastProducts:
+        key = name, operation.operator == "convolution", device
+        if key not in self._products:
+            self._products[key] = CastProducts(precision_for(precision, operation.kind), self._seed, device)
+        return self._products[key]
+
+
+def _square(x: Tensor) -> float:
+    return float(torch.linalg.vector_norm(x)) ** 2
+
+
+def _spread(parts: Tensor) -> float:
+    """The variance of a sum of parts that are draws of one distribution, estimated from the parts."""
+    count = parts.shape[0]
+    if count < 2:
+        return 0.0
+    return _square(parts - parts.mean(0)) * count / (count - 1)

@@ -1,0 +1,129 @@
+"""Scores of a model's layers: what each candidate would cost in loss, and what it does to the weights' gradients."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...nn import convert, uncompiled
+from ...specs import ACTIVATION_PRODUCTS, LayerPrecision, Recipe, Rule
+from .._candidate import KEEP, Candidate
+from .._scores import Scores
+from ._aside import aside
+from ._batch import BatchScores, score_batch
+from ._collector import Collector
+from ._groups import Grouping
+from ._outputs import OutputWatch
+from ._summary import group_scores
+
+Loss = Callable[[nn.Module, Any], Tensor]
+_SEES_ALL = LayerPrecision.uniform("fp32")
+
+
+def measure_scores(
+    model: nn.Module,
+    loss: Loss,
+    batches: Sequence[Any],
+    candidates: Sequence[Candidate],
+    *,
+    training: bool | None = False,
+    terms: int | None = None,
+    seed: int = 0,
+) -> Scores:
+    """Score every candidate for every group of sites, from one forward and backward pass a batch.
+
+    The model is left as it was: weights, gradients, buffers, modes and random numbers.
+
+    Args:
+        model: in fp32, not converted.
+        loss: ``loss(model, batch)``, a scalar: the mean over its terms (tokens, samples).
+        batches: 1 to 8 of them, of any shapes.
+        candidates: what to score; ``"keep"`` is added where it is missing.
+        training: mode of the model while it is measured; ``None``: as it is.
+        terms: that the loss of a batch averages over; ``None``: as many as rows of the model's output have a gradient.
+        seed: of stochastic roundings.
+
+    Raises:
+        ValueError: no batches, a loss that is no finite scalar, a model without a product that rules are about.
+    """
+    batches = list(batches)
+    _check(batches, candidates)
+    precisions = {c.name: c.precision for c in candidates if c.precision is not None}
+    began = time.perf_counter()
+    grouping, found = Grouping(), list[BatchScores]()
+    with aside(model, training=training), uncompiled():
+        conversion = convert(model, _recipe())
+        try:
+            for index, batch in enumerate(batches):
+                collector = Collector(precisions, grouping, seed + index)
+                with conversion.products_shown_to(collector), OutputWatch(model) as outputs:
+                    value = loss(model, batch)
+                    _check_loss(value, index)
+                    _check_products(collector, model)
+                    torch.autograd.grad(value, collector.anchor, allow_unused=True)
+                found.append(score_batch(float(value.detach()), collector, outputs.counted(terms)))
+        finally:
+            conversion.restore()
+        seconds = time.perf_counter() - began
+        step_seconds = _step_seconds(model, loss, batches)
+    return Scores(
+        loss=sum(batch.loss for batch in found) / len(found),
+        batches=len(batches),
+        groups=group_scores(found, grouping, list(precisions)),
+        seconds=seconds,
+        step_seconds=step_seconds,
+    )
+
+
+def _recipe() -> Recipe:
+    """Every product has a cast, to what it is already: so all of them are seen, and none is changed."""
+    activations = (Rule(type=kind, precision=_SEES_ALL, required=False) for kind in ACTIVATION_PRODUCTS)
+    return Recipe(name="scores", rules=(*activations, Rule(precision=_SEES_ALL, required=False)))
+
+
+def _check(batches: Sequence[Any], candidates: Sequence[Candidate]) -> None:
+    if not batches:
+        raise ValueError("measure_scores got no batches: expected 1 to 8 batches of the data that the model trains on")
+    names = [candidate.name for candidate in candidates]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"measure_scores got two candidates called {twice[0]!r}: every candidate needs its own name")
+    for candidate in candidates:
+        if (candidate.precision is None) != (candidate.name == KEEP):
+            raise ValueError(
+                f"candidate {candidate.name!r} has precision {candidate.precision}: only {KEEP!r} has none, and always"
+            )
+
+
+def _check_loss(value: Tensor, index: int) -> None:
+    if not isinstance(value, Tensor) or value.numel() != 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"loss of batch {index} is {value!r}, expected a tensor of one number")
+    if not math.isfinite(float(value.detach())):
+        raise ValueError(
+            f"loss of batch {index} is {float(value.detach())}: nothing can be scored where the loss is not finite "
+            "before anything is rounded; mixprec.monitor.locate(model, step) finds the first bad value"
+        )
+
+
+def _check_products(collector: Collector, model: nn.Module) -> None:
+    if not collector.sites:
+        raise ValueError(
+            f"{type(model).__name__} ran no matrix product that a recipe's rules are about: expected a model with "
+            "linear layers, convolutions or attention, whose loss was computed through it with gradients enabled"
+        )
+
+
+def _step_seconds(model: nn.Module, loss: Loss, batches: Sequence[Any]) -> float:
+    """Of a plain forward and backward pass over a batch, the mean."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    began = time.perf_counter()
+    for batch in batches:
+        value = loss(model, batch)
+        if parameters and value.requires_grad:
+            torch.autograd.grad(value, parameters, allow_unused=True)
+    return (time.perf_counter() - began) / len(batches)
