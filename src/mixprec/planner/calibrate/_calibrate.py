@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -114,8 +114,7 @@ def calibrate(*, name: str = "this-machine", quick: bool = False, report: Report
     )
     tell("whole steps")
     with torch.random.fork_rng(devices=[]):
-        call, cold = fit_whole_steps(watch, measured)
-    measured = replace(measured, call=call, cold=cold)
+        measured = fit_whole_steps(watch, measured)
     return as_hardware(name, measured, is_validated=not quick)
 
 

@@ -17,6 +17,7 @@ from ._stopwatch import Stopwatch
 
 _STEPS, _SEQUENCES = 32, 16
 _CHAIN = 4
+_DTYPES = ("bf16", "fp16")
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,11 @@ def cast_costs(
 
 
 def _measured_for(family: str, casts: tuple[str, ...]) -> tuple[str, ...]:
-    """All casts of linear layers; of others one for each format and granularity, for time's sake."""
+    """All casts of linear layers; of convolutions one for each format and granularity, for time's sake."""
     if family == "linear":
         return casts
+    if family == "recurrent":
+        return tuple(cast for cast in casts if cast in _DTYPES)  # they can have no casts
     return tuple({cast.split(" ", 1)[0]: cast for cast in reversed(casts)}.values())
 
 
@@ -111,7 +114,7 @@ def _extra(watch: Stopwatch, case: _Case, low: nn.Module) -> float:
 
 
 def _recipe(cast: str) -> Recipe:
-    if cast in ("bf16", "fp16"):
+    if cast in _DTYPES:
         return Recipe(name=cast, compute_dtype="bf16" if cast == "bf16" else "fp16")
     return Recipe(name="measured", rules=(Rule(precision=LayerPrecision.uniform(cast)),))
 
