@@ -33,12 +33,15 @@ class Tally:
     gradient_error: float = 0.0
     gradient_bias: float = 0.0
 
-    def add_gradient(self, errors: Tensor) -> None:
-        """Errors [parts, ...] of the weight's gradients of equal parts of the batch."""
-        parts, whole, each = errors.shape[0], _square(errors.sum(0)), _square(errors)
-        self.gradient_error += whole
-        # Errors of independent parts have on average only what they share in their products with one another.
-        self.gradient_bias += (whole - each) * parts / (parts - 1) if parts > 1 else whole
+    def add_gradient(self, errors: Tensor, parts: int) -> None:
+        """Errors [tried, ...] of the weight's gradients of some of the equal parts of a batch, for all of them.
+
+        Errors of independent parts have in their products with one another, on average, only what does not average out.
+        """
+        tried, each = errors.shape[0], _square(errors) / errors.shape[0]
+        common = each if tried == 1 else (_square(errors.sum(0)) / tried - each) / (tried - 1)
+        self.gradient_bias += parts**2 * common
+        self.gradient_error += parts**2 * common + parts * (each - common)
 
 
 @dataclass
@@ -107,7 +110,7 @@ class Collector:
         features = 1 if operation.operator == "convolution" else -1
         site.square += _square(y)
         site.gradient += _square(g)
-        reference = None
+        reference, tried = None, operands.some_parts(operation)
         if operation.has_weight:
             reference = plain.weight_gradients(operation, operands)
             site.weight_gradient += _square(reference.sum(0))
@@ -118,7 +121,8 @@ class Collector:
             tally.error += _square(error)
             tally.projections.append(error.mul_(g).sum(features))
             if reference is not None:
-                tally.add_gradient(cast.weight_gradients(operation, operands).sub_(reference))
+                errors = cast.weight_gradients(operation, tried)
+                tally.add_gradient(errors.sub_(reference[: len(errors)]), len(reference))
 
     def _cast(
         self, name: str, precision: LayerPrecision | None, operation: Operation, device: torch.device
