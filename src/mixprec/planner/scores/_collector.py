@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -68,14 +68,22 @@ class SiteTally:
 class Collector:
     """A ``ProductWatch`` that taps every product of a pass.
 
+    Args:
+        precisions: of the candidates, by name.
+        grouping: of the sites, over all batches.
+        known: sites whose weight gradients an earlier batch has shown.
+        seed: of random roundings.
+
     Attributes:
         anchor: what the backward pass has to run towards.
         sites: what was found, by site, in order of the forward pass.
         grouping: of the sites.
     """
 
-    def __init__(self, precisions: Mapping[str, LayerPrecision], grouping: Grouping, seed: int) -> None:
-        self._precisions, self._seed = precisions, seed
+    def __init__(
+        self, precisions: Mapping[str, LayerPrecision], grouping: Grouping, known: Collection[str], seed: int
+    ) -> None:
+        self._precisions, self._known, self._seed = precisions, known, seed
         self.grouping = grouping
         self._keys = Keys()
         self._products: dict[tuple[str, bool, torch.device], CastProducts] = {}
@@ -111,7 +119,7 @@ class Collector:
         site.square += _square(y)
         site.gradient += _square(g)
         reference, tried = None, operands.some_parts(operation)
-        if operation.has_weight:
+        if operation.has_weight and operation.site not in self._known:
             reference = plain.weight_gradients(operation, operands)
             site.weight_gradient += _square(reference.sum(0))
             site.weight_noise += _spread(reference)
