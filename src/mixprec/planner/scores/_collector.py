@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
@@ -23,12 +24,14 @@ class Tally:
 
     Attributes:
         projections: of each call: the gradient times the error, summed over a row's features.
+        drawn: likewise, with the gradient that was drawn; empty where none was.
         error: of the result.
         gradient_error: of the weight's gradient, of the whole batch.
         gradient_bias: what parts of it have in common.
     """
 
     projections: list[Tensor] = field(default_factory=lambda: [])
+    drawn: list[Tensor] = field(default_factory=lambda: [])
     error: float = 0.0
     gradient_error: float = 0.0
     gradient_bias: float = 0.0
@@ -85,7 +88,8 @@ class Collector:
     ) -> None:
         self._precisions, self._known, self._seed = precisions, known, seed
         self.grouping = grouping
-        self._keys = Keys()
+        self._keys, self._calls, self._is_drawing = Keys(), 0, False
+        self._drawn: dict[int, Tensor] = {}
         self._products: dict[tuple[str, bool, torch.device], CastProducts] = {}
         self.anchor = torch.zeros((), requires_grad=True)
         self.sites: dict[str, SiteTally] = {}
@@ -100,16 +104,29 @@ class Collector:
         if seen.has_weight:
             shared.append(("weight", self._keys.key(seen.weight)))
         self.grouping.add(operation.site, shared)
-        taken = functools.partial(self._take, operation)
+        self._calls += 1
+        taken = functools.partial(self._take, operation, self._calls)
         made: Tensor = Tap.apply(y, self.anchor, seen.x.detach(), seen.weight.detach(), taken)  # pyright: ignore[reportAssignmentType]
         return made
 
-    def _take(self, operation: Operation, g: Tensor, x: Tensor, weight: Tensor) -> None:
-        """The gradient of a product's result."""
-        with torch.no_grad():
-            self._measure(operation, g.float(), x.float(), weight.float())
+    @contextmanager
+    def drawing(self) -> Generator[None]:
+        """The backward pass inside is that of drawn gradients: they are kept until those of the loss come."""
+        self._is_drawing = True
+        try:
+            yield
+        finally:
+            self._is_drawing = False
 
-    def _measure(self, operation: Operation, g: Tensor, x: Tensor, weight: Tensor) -> None:
+    def _take(self, operation: Operation, call: int, g: Tensor, x: Tensor, weight: Tensor) -> None:
+        """The gradient of a product's result."""
+        if self._is_drawing:
+            self._drawn[call] = g.float()
+            return
+        with torch.no_grad():
+            self._measure(operation, g.float(), self._drawn.pop(call, None), x.float(), weight.float())
+
+    def _measure(self, operation: Operation, g: Tensor, drawn: Tensor | None, x: Tensor, weight: Tensor) -> None:
         if g.numel() == 0:  # an expert that no token went to
             return
         site, plain = self.sites[operation.site], self._cast("", None, operation, x.device)
@@ -127,6 +144,8 @@ class Collector:
             cast = self._cast(name, self._precisions[name], operation, x.device)
             error = cast.forward(operation, operands).sub_(y)
             tally.error += _square(error)
+            if drawn is not None:
+                tally.drawn.append((error * drawn).sum(features))
             tally.projections.append(error.mul_(g).sum(features))
             if reference is not None:
                 errors = cast.weight_gradients(operation, tried)

@@ -17,9 +17,10 @@ from .._scores import Scores
 from ._aside import aside
 from ._batch import BatchScores, score_batch
 from ._collector import Collector
+from ._curvature import drawn_gradients
 from ._groups import Grouping
 from ._notes import notes_on
-from ._outputs import OutputWatch
+from ._outputs import Outputs, OutputWatch
 from ._summary import group_scores
 
 Loss = Callable[[nn.Module, Any], Tensor]
@@ -65,21 +66,23 @@ def measure_scores(
             for index, batch in enumerate(batches):
                 known = {name for scored in found for name, site in scored.sites.items() if site.weight_gradient > 0}
                 collector = Collector(precisions, grouping, known, seed + index)
-                with conversion.products_shown_to(collector), OutputWatch(model) as outputs:
+                with conversion.products_shown_to(collector), OutputWatch(model) as watch:
                     value = loss(model, batch)
                     _check_loss(value, index)
                     _check_products(collector, model)
-                    _backward(value, collector.anchor)
-                found.append(score_batch(float(value.detach()), collector, outputs.counted(terms)))
+                    outputs = watch.outputs(value, terms)
+                    _backward(value, outputs, collector, seed + index)
+                found.append(score_batch(float(value.detach()), collector, outputs.counted))
         finally:
             conversion.restore()
         seconds = time.perf_counter() - began
         step_seconds = _step_seconds(model, loss, batches)
-    groups = group_scores(found, grouping, list(precisions))
+    groups, together = group_scores(found, grouping, list(precisions))
     return Scores(
         loss=sum(batch.loss for batch in found) / len(found),
         batches=len(batches),
         groups=groups,
+        together=together,
         seconds=seconds,
         step_seconds=step_seconds,
         notes=(*(note.removeprefix(f"recipe {_NAME}: ") for note in told), *notes_on(groups, candidates)),
@@ -116,10 +119,14 @@ def _check_loss(value: Tensor, index: int) -> None:
         )
 
 
-def _backward(value: Tensor, anchor: Tensor) -> None:
-    """Run the backward pass towards the anchor, through every tap."""
+def _backward(value: Tensor, outputs: Outputs, collector: Collector, seed: int) -> None:
+    """Run the backward pass towards the anchor, through every tap; that of drawn gradients before it."""
+    drawn = drawn_gradients(outputs, seed)
     try:
-        torch.autograd.grad(value, anchor, allow_unused=True)
+        if drawn is not None:
+            with collector.drawing():
+                torch.autograd.grad(outputs.values, collector.anchor, drawn, retain_graph=True, allow_unused=True)
+        torch.autograd.grad(value, collector.anchor, allow_unused=True)
     except RuntimeError as error:
         if "use_reentrant" not in str(error):
             raise
