@@ -62,9 +62,7 @@ class OutputWatch:
             loss: computed from what was returned.
             terms: how many it averages over, where that was said.
         """
-        gradients: Sequence[Tensor | None] = ()
-        if self._found:
-            gradients = torch.autograd.grad(loss, self._found, retain_graph=True, allow_unused=True)
+        gradients = _gradients(loss, self._found)
         pairs = [(z, g) for z, g in zip(self._found, gradients, strict=True) if g is not None]
         largest = max((z.numel() for z, _ in pairs), default=0)
         pairs = [(z, g) for z, g in pairs if z.numel() == largest]
@@ -79,3 +77,8 @@ class OutputWatch:
     def _leave(self, module: nn.Module, args: Any, outputs: Any) -> None:
         leaves = pytree.tree_leaves(outputs)
         self._found += [x for x in leaves if isinstance(x, Tensor) and x.requires_grad and x.dim() > 0]
+
+
+def _gradients(loss: Tensor, outputs: Sequence[Tensor]) -> Sequence[Tensor | None]:
+    """Of the loss with respect to each; ``None`` where it does not depend on one."""
+    return torch.autograd.grad(loss, outputs, retain_graph=True, allow_unused=True) if outputs else ()
