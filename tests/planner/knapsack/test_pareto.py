@@ -7,7 +7,7 @@ import itertools
 import pytest
 from hypothesis import given, settings
 
-from mixprec.planner import KEEP, Option, pareto
+from mixprec.planner import KEEP, Option, pareto, search
 
 from ._instances import every_choice, instances
 
@@ -49,3 +49,19 @@ def test_refuses_a_front_of_one_quantity_or_one_point():
         pareto(options, minimise="loss")
     with pytest.raises(ValueError, match="points=1"):
         pareto(options, points=1)
+
+
+def test_a_limit_a_hair_below_a_sum_gives_the_next_best():
+    """HiGHS alone calls (12.3, 2.17) optimal where (9, 2) is: another is beyond the limit by less than its tolerance."""
+    table = {
+        "a": ((4, 0), (1 / 3, 1 / 3), (0, 0.7916666666666666)),
+        "b": ((5, 0), (0, 1.8333333333333333), (2 / 3, 1), (1 / 3, 1.5833333333333333)),
+        "c": ((4, 0), (0, 2 / 3)),
+    }
+    options = [
+        Option(group=group, candidate=KEEP if i == 0 else f"c{i}", loss=loss, seconds=seconds, bytes=3 if i == 0 else 0)
+        for group, rows in table.items()
+        for i, (seconds, loss) in enumerate(rows)
+    ]
+    for below in (1e-9, 1e-10, 1e-12):
+        assert search(options, limits={"loss": 2.458333333333333 * (1 - below)}).loss == 2

@@ -1,9 +1,12 @@
 """The multiple-choice knapsack as an integer program for HiGHS (https://highs.dev), through ``scipy.optimize.milp``.
 
-HiGHS takes a row for kept within 1e-6 and an optimum for found within 1e-6, so objective and rows are scaled to ranges
-of ``_RANGE``: what is left of both is 1e-9 of the range. A solution that is beyond a limit by less than that is cut off
-and the rest solved again, so that limits hold exactly. Ties go by small weights of the other quantities, ``_TIE`` of
-the range each; smaller ones make HiGHS search long among choices that differ in nothing else.
+HiGHS takes a row for kept within 1e-6 and an optimum for found within 1e-6, so objective and rows are scaled to
+ranges of ``_RANGE``: what is left of both is 1e-9 of the range. Rows are slack by ``_SLACK``, and a solution that
+uses it is cut off and the rest solved again, so that limits hold exactly. Without the slack a sum that is beyond a
+limit by less than HiGHS's tolerance is a solution to one part of HiGHS and none to another, and what it then calls
+optimal may be far from it (seen with SciPy 1.17: limits a billionth below a sum, as a front asks for them). Ties go by
+small weights of the other quantities, ``_TIE`` of the range each; smaller ones make HiGHS search long among choices
+that differ in nothing else.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from numpy.typing import NDArray
 from .._choice import Choice, Option
 from ._problem import Problem
 
+#: What rows may be exceeded by, as they are scaled: well beyond what HiGHS takes for kept.
+_SLACK = 5e-6
 #: What objective and rows are scaled to; and the weight of the quantities that decide ties, one after another.
 _RANGE, _TIE = 1e3, 1e-6
 #: Solutions a hair beyond a limit that are cut off before it counts as impossible.
@@ -85,7 +90,7 @@ def _row(problem: Problem, name: str, columns: Sequence[Option], sizes: Sequence
     """A limit's coefficients and largest value, above the least possible and scaled."""
     values, spread = _above_least(columns, name, sizes)
     scale = _RANGE / spread if spread else 1.0
-    return scale * values, scale * (problem.limits[name] - problem.least(name))
+    return scale * values, scale * (problem.limits[name] - problem.least(name)) + _SLACK
 
 
 def _above_least(columns: Sequence[Option], name: str, sizes: Sequence[int]) -> tuple[_Vector, float]:
