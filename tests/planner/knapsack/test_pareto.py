@@ -52,7 +52,7 @@ def test_refuses_a_front_of_one_quantity_or_one_point():
 
 
 def test_a_limit_a_hair_below_a_sum_gives_the_next_best():
-    """HiGHS alone calls (12.3, 2.17) optimal where (9, 2) is: another is beyond the limit by less than its tolerance."""
+    """HiGHS alone calls (12.3, 2.17) optimal, not (9, 2): another is beyond the limit by less than its tolerance."""
     table = {
         "a": ((4, 0), (1 / 3, 1 / 3), (0, 0.7916666666666666)),
         "b": ((5, 0), (0, 1.8333333333333333), (2 / 3, 1), (1 / 3, 1.5833333333333333)),
