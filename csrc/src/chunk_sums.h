@@ -31,6 +31,18 @@ MIXPREC_INLINE Terms<N> summed_columns(const Pair& pair, int i) {
   }
 }
 
+// Of kColumns numbers, by halving: vectors while there are several, then halves of one.
+MIXPREC_INLINE double sum_of_columns(const double* columns) {
+  constexpr int kVectors = kColumns / kDoubles;
+  LaneDoubles v[kVectors];
+  std::memcpy(v, columns, sizeof v);
+#pragma GCC unroll 8
+  for (int half = kVectors / 2; half > 0; half /= 2)
+#pragma GCC unroll 16
+    for (int i = 0; i < half; ++i) v[i] += v[i + half];
+  return sum_of_halves(v[0]);
+}
+
 template <int N, class Pair>
 MIXPREC_INLINE void chunk_sums(const Pair& pair, double* sums) {
   alignas(64) double columns[N][kColumns];
@@ -38,18 +50,14 @@ MIXPREC_INLINE void chunk_sums(const Pair& pair, double* sums) {
     const Terms<N> sum = summed_columns<1, N>(pair, i);
     for (int k = 0; k < N; ++k) store_lanes(sum.of[k], columns[k] + i);
   }
-  for (int k = 0; k < N; ++k) {
-    for (int half = kColumns / 2; half > 0; half /= 2)
-      for (int i = 0; i < half; ++i) columns[k][i] += columns[k][i + half];
-    sums[k] = columns[k][0];
-  }
+  for (int k = 0; k < N; ++k) sums[k] = sum_of_columns(columns[k]);
 }
 
-// Sums of numbers and of their squares.
+// Sums of fp32 numbers and of their squares, which are exact.
 MIXPREC_INLINE void magnitude_sums(const double* y, double* sums) {
   const auto pair = [y](int i, int j) {
     const LaneDoubles a = load_lanes(y + i), b = load_lanes(y + j);
-    return Terms<2>{{a + b, a * a + b * b}};
+    return Terms<2>{{a + b, add_exact_square(a, b * b)}};
   };
   chunk_sums<2>(pair, sums);
 }

@@ -39,6 +39,17 @@ class Histogram {
  private:
   static std::uint32_t exponent_of(float x) { return to_bits(x) >> 23 & 255u; }
 
+#if defined(__AVX512BW__)
+  static MIXPREC_MEMBER std::uint32_t how_many(const std::uint8_t* exponents, std::uint8_t wanted) {
+    constexpr int kWidth = 64;
+    const __m512i all_wanted = _mm512_set1_epi8(static_cast<char>(wanted));
+    int sum = 0;
+#pragma GCC unroll 16
+    for (int i = 0; i < kChunk; i += kWidth)
+      sum += __builtin_popcountll(_mm512_cmpeq_epi8_mask(_mm512_loadu_si512(exponents + i), all_wanted));
+    return static_cast<std::uint32_t>(sum);
+  }
+#else
   static MIXPREC_MEMBER std::uint32_t how_many(const std::uint8_t* MIXPREC_RESTRICT exponents, std::uint8_t wanted) {
     constexpr int kWidth = 64;
     alignas(64) std::uint8_t counts[kWidth] = {};
@@ -48,6 +59,7 @@ class Histogram {
     for (int k = 0; k < kWidth; ++k) sum += counts[k];
     return sum;
   }
+#endif
 
   static constexpr std::uint32_t kFew = 40;
   // Several places for each: neighbours mostly have the same exponent, and a count that was just written is slow to read.

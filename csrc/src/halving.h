@@ -18,4 +18,15 @@ inline double sum_by_halving(double* sums, std::int64_t n) {
   return sums[0];
 }
 
+// The same of each column of n rows, to the first row.
+inline void sum_rows_by_halving(double* sums, std::int64_t n, std::int64_t columns) {
+  std::int64_t half = 1;
+  while (half < n) half *= 2;
+  for (half /= 2; half > 0; half /= 2) {
+    const std::int64_t added = std::max(n - half, std::int64_t{0}) * columns;
+    for (std::int64_t i = 0; i < added; ++i) sums[i] += sums[half * columns + i];
+    n = std::min(n, half);
+  }
+}
+
 }  // namespace mixprec

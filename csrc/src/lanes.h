@@ -74,6 +74,21 @@ MIXPREC_INLINE LaneDoubles sum_of_magnitudes(LaneDoubles a, LaneDoubles b, LaneD
 #endif
 }
 
+// The sum of a vector's numbers, the second half of what is left added to the first.
+MIXPREC_INLINE double sum_of_halves(LaneDoubles v) {
+#if defined(__AVX512F__)
+  const __m256d quarters = _mm512_castpd512_pd256(v) + _mm512_extractf64x4_pd(v, 1);
+#elif defined(__AVX2__)
+  const __m256d quarters = v;
+#endif
+#if defined(MIXPREC_LANES)
+  const __m128d pair = _mm256_castpd256_pd128(quarters) + _mm256_extractf128_pd(quarters, 1);
+  return _mm_cvtsd_f64(pair) + _mm_cvtsd_f64(_mm_unpackhi_pd(pair, pair));
+#else
+  return v[0] + v[1];
+#endif
+}
+
 // a * a + b, rounded once, where a * a is exact.
 MIXPREC_INLINE LaneDoubles add_exact_square(LaneDoubles a, LaneDoubles b) {
 #if defined(__AVX512F__)
@@ -85,6 +100,8 @@ MIXPREC_INLINE LaneDoubles add_exact_square(LaneDoubles a, LaneDoubles b) {
 #endif
 }
 
+// multiply_add: a * b + c; less_product: a - b * c; each rounded once.
+
 #if defined(__AVX512F__)
 
 // The smaller one, or `value` if that is a NaN.
@@ -92,6 +109,7 @@ MIXPREC_INLINE LaneFloats limited(LaneFloats value, LaneFloats limit) { return _
 
 MIXPREC_INLINE LaneFloats at_least(LaneFloats value, LaneFloats limit) { return _mm512_max_ps(limit, value); }
 MIXPREC_INLINE LaneFloats multiply_add(LaneFloats a, LaneFloats b, LaneFloats c) { return _mm512_fmadd_ps(a, b, c); }
+MIXPREC_INLINE LaneFloats less_product(LaneFloats a, LaneFloats b, LaneFloats c) { return _mm512_fnmadd_ps(b, c, a); }
 MIXPREC_INLINE LaneBits truncated(LaneFloats value) { return (LaneBits)_mm512_cvttps_epi32(value); }
 
 MIXPREC_INLINE LaneBits larger_signed(LaneBits a, LaneBits b) {
@@ -163,6 +181,7 @@ MIXPREC_INLINE LaneFloats limited(LaneFloats value, LaneFloats limit) { return _
 
 MIXPREC_INLINE LaneFloats at_least(LaneFloats value, LaneFloats limit) { return _mm256_max_ps(limit, value); }
 MIXPREC_INLINE LaneFloats multiply_add(LaneFloats a, LaneFloats b, LaneFloats c) { return _mm256_fmadd_ps(a, b, c); }
+MIXPREC_INLINE LaneFloats less_product(LaneFloats a, LaneFloats b, LaneFloats c) { return _mm256_fnmadd_ps(b, c, a); }
 MIXPREC_INLINE LaneBits truncated(LaneFloats value) { return (LaneBits)_mm256_cvttps_epi32(value); }
 
 MIXPREC_INLINE LaneBits larger_signed(LaneBits a, LaneBits b) {

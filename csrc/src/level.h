@@ -174,8 +174,8 @@ struct ProbeTask {
   const float* factor;                  // likewise: the first of two factors of the rounded elements
   float second_factor;
   Saturation saturation;
+  bool unscaled;
   bool exact;                           // whether |v| - |y| is a number of fp32
-  bool lost_saturates;                  // whether a finite element without a finite result counts as saturated
 };
 
 // Statistics of a matrix, in chunks of kChunk elements.

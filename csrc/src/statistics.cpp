@@ -101,9 +101,8 @@ class Scales {
     probe.factor = in_carrier ? task.kept_scales[1] : task.out.outer;
     probe.second_factor = in_carrier ? *task.out.outer : 1.0f;
     probe.saturation = saturation_of(probes_[i], task);
-    const bool unscaled = probes_[i].cast.granularity == Granularity::none;
-    probe.exact = probe.saturation == Saturation::by_scaled || (unscaled && probe.saturation == Saturation::never);
-    probe.lost_saturates = unscaled || probes_[i].delayed;
+    probe.unscaled = probes_[i].cast.granularity == Granularity::none;
+    probe.exact = probe.saturation == Saturation::by_scaled || (probe.unscaled && probe.saturation == Saturation::never);
     return probe;
   }
 
@@ -232,12 +231,8 @@ void statistics(const Matrix& x, const Probe* probes, int count, std::int64_t* c
     kernels.statistics_chunks(pass, begin, end, totals.tensor(part), totals.probes(part));
   });
   totals.write(elements, counts, numbers);
-  std::vector<double> column(static_cast<std::size_t>(chunks));
-  for (int i = 0; i < sums; ++i) {
-    for (std::int64_t k = 0; k < chunks; ++k)
-      column[static_cast<std::size_t>(k)] = chunk_sums[static_cast<std::size_t>(k * sums + i)];
-    numbers[2 + i] = sum_by_halving(column.data(), chunks);
-  }
+  sum_rows_by_halving(chunk_sums.get(), chunks, sums);
+  std::copy_n(chunk_sums.get(), sums, numbers + 2);
 }
 
 }  // namespace mixprec

@@ -20,6 +20,11 @@ MIXPREC_INLINE std::int64_t over_width(const ProbeTask& task, std::int64_t a) {
   return task.tile_shift >= 0 ? a >> task.tile_shift : a / task.tile_cols;
 }
 
+// Whether n elements from `start` on lie in one row.
+MIXPREC_INLINE bool in_one_row(const ProbeTask& task, std::int64_t start, std::int64_t n) {
+  return start + n <= task.cols || start % task.cols + n <= task.cols;
+}
+
 // What elements are multiplied by before and after rounding: one for all, or one per tile from a piece's first on.
 struct TileNumbers {
   const float* quantize;

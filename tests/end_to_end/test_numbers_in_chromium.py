@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
 
+from mixprec.records import write_records
 from mixprec.report import write_report
 from tests.end_to_end.chromium import executable, open_page
 from tests.report.monitored_run import ROLES, SITES, tensor, write_monitored_run
@@ -142,3 +145,49 @@ def test_nothing_is_wider_than_the_window(page: Path, tmp_path: Path, width: int
     )
     assert found
     assert int(found[1]) <= int(found[2])
+
+
+WORST = ("blocks.3.mlp.fc2", "input")
+#: Figures of one tensor, the others being as good as they can be; what the map opens on, and what it says there.
+OPENS: list[tuple[dict[str, float], str]] = [
+    ({"saturated": 0.06, "sqnr_db": 12.0}, "saturated: saturation 6.0 %"),
+    ({"saturated": 0.06, "sqnr_db": 3.0, "flushed": 0.6}, "saturated: saturation 6.0 %"),
+    ({"saturated": 0.0005, "flushed": 0.2}, "flushed: underflow 20 %"),
+    ({"flushed": 0.0001, "sqnr_db": 10.0}, "sqnr: SQNR 10 dB"),
+    ({}, "flushed: underflow 0 %"),
+]
+
+
+def test_the_map_opens_on_what_is_worst(tmp_path: Path):
+    good = {"flushed": 0.0, "subnormal": 0.0, "saturated": 0.0, "sqnr_db": 60.0}
+    records = [
+        replace(tensor(0, *one, **{**good, **(figures if one == WORST else {})}), recipe=f"run{i}")
+        for i, (figures, _) in enumerate(OPENS)
+        for one in product(SITES, ROLES)
+    ]
+    (tmp_path / "run").mkdir()
+    write_records(tmp_path / "run" / "records.jsonl", records)
+    said = """<script>addEventListener("load", () => {
+      const runs = document.getElementById("numbers-run");
+      const told = [...runs.options].map((_, i) => {
+        runs.value = i;
+        runs.dispatchEvent(new Event("change"));
+        const measure = document.querySelector('input[name="measure"]:checked').value;
+        const shown = document.querySelector('#site-map [aria-pressed="true"]').title;
+        return `${runs.options[i].text}: ${document.getElementById("tensor-name").textContent}: ${measure}: ${shown}`;
+      });
+      const pre = document.createElement("pre");
+      pre.id = "told";
+      pre.textContent = told.join("\\n");
+      document.body.append(pre);
+    });</script>"""
+    page = write_report(tmp_path / "run")
+    page.write_text(page.read_text().replace("</body>", f"{said}</body>"))
+    opened = open_page(page, tmp_path / "profile")
+    assert opened.console == ()
+    told = opened.dom.partition('<pre id="told">')[2].partition("</pre>")[0].splitlines()
+    assert len(told) == len(OPENS)
+    for i, (line, (figures, opens_on)) in enumerate(zip(told, OPENS, strict=True)):
+        measure, _, says = opens_on.partition(": ")
+        where = f"{WORST[0]} ({WORST[1]})" if figures else "blocks.0.attn.qkv (grad_output)"
+        assert line == f"run{i}, seed 0: {where}: {measure}: {where}, fp16: {says}"

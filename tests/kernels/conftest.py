@@ -23,6 +23,14 @@ def backend(level: str) -> "cpu.CpuBackend":
 
 
 @pytest.fixture
+def backends() -> "dict[str, cpu.CpuBackend]":
+    """All of them, by the level's name, where a reference that is slow is to be computed once."""
+    if cpu is None:
+        pytest.skip("the compiled kernels are not built")
+    return {level: cpu.CpuBackend(level) for level in cpu.level_names()}
+
+
+@pytest.fixture
 def threads():
     """Sets the thread count; the former one comes back."""
     before = torch.get_num_threads()

@@ -1,7 +1,7 @@
 """Every instruction set of the compiled kernels gives the reference's bits."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mixprec.formats import float_format
-from mixprec.kernels import FIXED_SIGNS, CastParameters, Draw, SignKey, Sums, cast_parameters, get_backend
+from mixprec.kernels import FIXED_SIGNS, Backend, CastParameters, Draw, SignKey, Sums, cast_parameters, get_backend
 from mixprec.specs import Cast, Granularity, parse_cast
 
 REFERENCE = get_backend("reference")
@@ -94,6 +94,20 @@ def equal(a: Tensor, b: Tensor) -> bool:
     return bool((same | (a.isnan() & b.isnan())).all())
 
 
+def agree(
+    backends: Mapping[str, Backend], call: Callable[[Backend], Tensor | Sequence[Tensor]], *about: object
+) -> None:
+    """Every level gives the reference's bits, which is asked once."""
+    expected = _several(call(REFERENCE))
+    for level, backend in backends.items():
+        for got, right in zip(_several(call(backend)), expected, strict=True):
+            assert equal(got, right), (level, *about)
+
+
+def _several(results: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
+    return (results,) if isinstance(results, Tensor) else results
+
+
 def patterns(*shape: int) -> Tensor:
     """Random fp32 bit patterns: all exponents, infinities and NaNs."""
     bits = torch.randint(-(2**31), 2**31 - 1, shape, generator=torch.Generator().manual_seed(1))
@@ -122,50 +136,48 @@ DATA = [patterns, finite, tiny, ordinary, ties]
 
 
 @pytest.mark.parametrize("element", ELEMENTS)
-def test_unscaled(backend, element: str) -> None:
+def test_unscaled(backends, element: str) -> None:
     for rounding, overflow in itertools.product(
         ("nearest-even", "stochastic", "toward-zero"), ("saturate", "propagate")
     ):
         cast = Cast(element=element, granularity=Granularity("none"), rounding=rounding, overflow=overflow)
         for make in DATA:
             x = make(3, 1111)
-            expected = REFERENCE.round(x, cast_parameters(cast), DRAW)
-            assert equal(backend.round(x, cast_parameters(cast), DRAW), expected), (rounding, overflow, make)
+            agree(backends, lambda b, x=x, cast=cast: b.round(x, cast_parameters(cast), DRAW), rounding, overflow, make)
 
 
 @pytest.mark.parametrize("cast", SCALED)
-def test_scaled(backend, cast: str) -> None:
+def test_scaled(backends, cast: str) -> None:
     parameters = cast_parameters(parse_cast(cast))
     for make, shape, axis in itertools.product(DATA, SHAPES[::2], (0, 1)):
         x = make(*shape)
-        results = backend.scaled(x, parameters, axis, DRAW)
-        for got, expected in zip(results, REFERENCE.scaled(x, parameters, axis, DRAW), strict=True):
-            assert equal(got, expected), (make, shape, axis)
+        agree(backends, lambda b, x=x, axis=axis: b.scaled(x, parameters, axis, DRAW), make, shape, axis)
 
 
 @pytest.mark.parametrize("cast", SCALED)
-def test_codes(backend, cast: str) -> None:
+def test_codes(backends, cast: str) -> None:
     parameters = cast_parameters(parse_cast(cast))
     for make, shape, axis in itertools.product((patterns, ordinary), SHAPES[1::2], (0, 1)):
         x = make(*shape)
         stored = REFERENCE.quantize(x, parameters, axis, DRAW)
-        for got, expected in zip(backend.quantize(x, parameters, axis, DRAW), stored, strict=True):
-            assert equal(got, expected), (make, shape, axis)
+        for level, backend in backends.items():
+            for got, expected in zip(backend.quantize(x, parameters, axis, DRAW), stored, strict=True):
+                assert equal(got, expected), (level, make, shape, axis)
         matrix = REFERENCE.scaled(x, parameters, axis, DRAW)[0].shape
         for outer in (stored[2], None):
             arguments = (*stored[:2], outer, parameters, matrix, axis)
-            assert equal(backend.dequantize(*arguments), REFERENCE.dequantize(*arguments)), (make, shape, axis)
+            agree(backends, lambda b, arguments=arguments: b.dequantize(*arguments), make, shape, axis)
 
 
 @pytest.mark.parametrize("element", ELEMENTS)
-def test_codes_of_every_width(backend, element: str) -> None:
+def test_codes_of_every_width(backends, element: str) -> None:
     parameters = cast_parameters(Cast(element=element, granularity=Granularity("none"), overflow="propagate"))
     x = patterns(9, 77)
     for axis in (0, 1):
         stored = REFERENCE.quantize(x, parameters, axis, Draw())
-        assert equal(backend.quantize(x, parameters, axis, Draw())[0], stored[0])
-        expected = REFERENCE.dequantize(*stored, parameters, x.shape, axis)
-        assert equal(backend.dequantize(*stored, parameters, x.shape, axis), expected)
+        for level, backend in backends.items():
+            assert equal(backend.quantize(x, parameters, axis, Draw())[0], stored[0]), level
+        agree(backends, lambda b, stored=stored, axis=axis: b.dequantize(*stored, parameters, x.shape, axis), axis)
 
 
 PAIRS = [
@@ -182,45 +194,42 @@ PAIRS = [
 @pytest.mark.parametrize("method", ["scaled_both", "scaled_quantized"])
 @pytest.mark.parametrize(("row", "column"), PAIRS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_both_orientations(backend, method: str, row: str, column: str, dtype: torch.dtype) -> None:
+def test_both_orientations(backends, method: str, row: str, column: str, dtype: torch.dtype) -> None:
     casts = [cast_parameters(parse_cast(text)) for text in (row, column)]
     for make, shape in itertools.product((patterns, ordinary), SHAPES):
         arguments = (make(*shape).to(dtype), *casts, (DRAW, OTHER_DRAW))
-        results, right = getattr(backend, method)(*arguments), getattr(REFERENCE, method)(*arguments)
-        for got, expected in zip(results, right, strict=True):
-            assert equal(got, expected), (make, shape)
+        agree(backends, lambda b, arguments=arguments: getattr(b, method)(*arguments), make, shape)
 
 
 @pytest.mark.parametrize("cast", ["e4m3[tensor] delayed", "e5m2[tensor:e8m0] ceil delayed(1,max,2) sr propagate"])
-def test_delayed(backend, cast: str) -> None:
+def test_delayed(backends, cast: str) -> None:
     parameters = cast_parameters(parse_cast(cast))
     for make, shape, amax in itertools.product(DATA, SHAPES[::3], (0.0, 2.0**-140, 1.5, 3e38)):
         arguments = (make(*shape), parameters, DRAW, torch.tensor(amax))
-        for got, expected in zip(backend.delayed(*arguments), REFERENCE.delayed(*arguments), strict=True):
-            assert equal(got, expected), (make, shape, amax)
+        agree(backends, lambda b, arguments=arguments: b.delayed(*arguments), make, shape, amax)
 
 
 @pytest.mark.parametrize("size", [16, 32, 64, 128])
-def test_transform(backend, size: int) -> None:
+def test_transform(backends, size: int) -> None:
     keys = (None, FIXED_SIGNS, SignKey(-3, 2**62 + 5))
     for make, shape, axis in itertools.product((finite, ordinary, tiny), SHAPES, (0, 1)):
         for signs, inverse in itertools.product(keys, (False, True)):
-            x = make(*shape)
-            expected = REFERENCE.hadamard(x, size, signs, axis, inverse)
-            assert equal(backend.hadamard(x, size, signs, axis, inverse), expected), (make, shape, axis, signs, inverse)
+            arguments = (make(*shape), size, signs, axis, inverse)
+            agree(backends, lambda b, arguments=arguments: b.hadamard(*arguments), make, shape, axis, signs, inverse)
 
 
 @pytest.mark.parametrize("promote_every", [0, 1, 16, 33])
 @pytest.mark.parametrize("rounding", ["nearest-even", "toward-zero"])
-def test_narrow_product(backend, rounding, promote_every: int) -> None:
+def test_narrow_product(backends, rounding, promote_every: int) -> None:
     for (m, k, n), bits, make in itertools.product(
         ((0, 3, 2), (2, 0, 3), (1, 1, 1), (5, 64, 70), (9, 33, 31)), (1, 13, 22), (patterns, ordinary)
     ):
         a, b = make(m, k), make(k, n + 1)[:, :n]
         sums = Sums(mantissa_bits=bits, rounding=rounding, promote_every=promote_every)
-        assert equal(backend.narrow_product(a, b, sums), REFERENCE.narrow_product(a, b, sums)), (m, k, n, bits, make)
+        arguments = (a, b, sums)
+        agree(backends, lambda one, arguments=arguments: one.narrow_product(*arguments), m, k, n, bits, make)
     half = ordinary(5, 7).to(torch.bfloat16)
-    assert equal(backend.narrow_product(half, half.T, sums), REFERENCE.narrow_product(half, half.T, sums))
+    agree(backends, lambda one: one.narrow_product(half, half.T, sums))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -230,11 +239,11 @@ def test_every_16_bit_pattern_is_widened(backend, dtype: torch.dtype) -> None:
     assert equal(backend.round(x, identity, Draw()), x.float())
 
 
-def test_amax(backend) -> None:
+def test_amax(backends) -> None:
     for make, shape in itertools.product(DATA, SHAPES):
         for dtype in (torch.float32, torch.bfloat16, torch.float16):
             x = make(*shape).to(dtype)
-            assert equal(backend.amax(x), REFERENCE.amax(x)), (make, shape)
+            agree(backends, lambda b, x=x: b.amax(x), make, shape)
 
 
 def _parameters_of(exponent_bits: int, mantissa_bits: int, bias: int, rounding: str) -> CastParameters:
@@ -257,11 +266,11 @@ def _parameters_of(exponent_bits: int, mantissa_bits: int, bias: int, rounding: 
 @pytest.mark.parametrize(
     ("exponent_bits", "mantissa_bits", "bias"), [(8, 4, 140), (4, 0, 7), (8, 22, 127), (3, 20, -90), (6, 2, 120)]
 )
-def test_grids_at_the_ends_of_fp32(backend, exponent_bits: int, mantissa_bits: int, bias: int, rounding: str) -> None:
+def test_grids_at_the_ends_of_fp32(backends, exponent_bits: int, mantissa_bits: int, bias: int, rounding: str) -> None:
     parameters = _parameters_of(exponent_bits, mantissa_bits, bias, rounding)
     for make in DATA:
         x = make(2, 1000)
-        assert equal(backend.round(x, parameters, DRAW), REFERENCE.round(x, parameters, DRAW)), make
+        agree(backends, lambda b, x=x: b.round(x, parameters, DRAW), make)
 
 
 def test_random_words_beyond_32_bits_of_counter(backend) -> None:
@@ -330,11 +339,12 @@ def test_tensors_that_results_do_not_fit_are_refused(backend) -> None:
         backend.round(x, bf16, DRAW, out=x)
 
 
-def test_large_results_bypass_the_caches(backend) -> None:
+def test_large_results_bypass_the_caches(backends) -> None:
     x = ordinary(1031, 4100)  # beyond 16 MiB of fp32; rows end within a cache line
     mxfp8, nvfp4 = (cast_parameters(parse_cast(cast)) for cast in ("mxfp8 sr", "nvfp4 rht16"))
-    results = backend.scaled_both(x, nvfp4, mxfp8, (DRAW, OTHER_DRAW))
-    for got, expected in zip(results, REFERENCE.scaled_both(x, nvfp4, mxfp8, (DRAW, OTHER_DRAW)), strict=True):
-        assert equal(got, expected)
-    stored = backend.quantize(x, mxfp8, 0, OTHER_DRAW)
-    assert equal(backend.dequantize(*stored, mxfp8, x.shape, 0), results[2])
+    expected = REFERENCE.scaled_both(x, nvfp4, mxfp8, (DRAW, OTHER_DRAW))
+    for level, backend in backends.items():
+        results = backend.scaled_both(x, nvfp4, mxfp8, (DRAW, OTHER_DRAW))
+        assert all(equal(got, right) for got, right in zip(results, expected, strict=True)), level
+        stored = backend.quantize(x, mxfp8, 0, OTHER_DRAW)
+        assert equal(backend.dequantize(*stored, mxfp8, x.shape, 0), results[2]), level

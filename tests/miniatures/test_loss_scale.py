@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from mixprec import Workload
 from mixprec.specs import LossScale, recipe
 
-from .training import baseline, train
+from .training import baseline, train, watched
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("loss scale")]
 
@@ -29,7 +29,7 @@ def test_fp16_without_a_scale_flushes_nine_gradients_of_ten() -> None:
                 nonzero += int((scaled != 0).sum())
                 flushed += int(((scaled != 0) & (scaled.half() == 0)).sum())
 
-    train(recipe("fp32"), 0, watch=watch)
+    watched(recipe("fp32"), 0, watch)
     print(f"{flushed / nonzero:.3f} of the nonzero gradients flushed")
     assert flushed / nonzero > 0.9
 

@@ -6,9 +6,11 @@ import errno
 import fcntl
 import gc
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -85,9 +87,56 @@ def test_whatever_is_in_an_old_lock_file_is_no_obstacle(tmp_path: Path, content:
 def test_who_wrote_last_is_known(tmp_path: Path):
     assert last_writer(tmp_path) is None
     RunLock(tmp_path).release()
-    assert last_writer(tmp_path) == (os.getpid(), socket.gethostname())
+    writer = last_writer(tmp_path)
+    assert writer is not None
+    assert (writer.pid, writer.host, writer.state) == (os.getpid(), socket.gethostname(), "closed")
     (tmp_path / ".lock").write_text("rubbish")
     assert last_writer(tmp_path) is None
+
+
+def state(folder: Path) -> str:
+    writer = last_writer(folder)
+    return "" if writer is None else writer.state
+
+
+def test_a_process_that_is_killed_leaves_the_folder_open(tmp_path: Path):
+    with Holder(tmp_path):
+        assert state(tmp_path) == "writing"
+    assert state(tmp_path) == "gone"
+    with Holder(tmp_path, "") as process:  # which ends as processes end
+        process.wait()
+        assert state(tmp_path) == "closed"
+    with Holder(tmp_path, "del lock; time.sleep(60)"):  # collected, and killed then
+        assert state(tmp_path) == "closed" or not time.sleep(0.5)
+        assert state(tmp_path) == "closed"
+    (tmp_path / ".lock").write_text('{"pid": 1, "host": "elsewhere"}')
+    assert state(tmp_path) == "unknown"
+
+
+def test_the_folder_is_closed_when_the_last_lock_of_the_process_is(tmp_path: Path):
+    first, second = RunLock(tmp_path), RunLock(tmp_path)
+    first.release()
+    assert state(tmp_path) == "writing"
+    second.release()
+    assert state(tmp_path) == "closed"
+
+
+def test_a_forked_child_closes_nothing(tmp_path: Path):
+    then = "if os.fork() == 0:\n    sys.exit()\nos.wait()\nprint('waited', flush=True)\ntime.sleep(60)"
+    with Holder(tmp_path, then) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waited\n"
+        assert state(tmp_path) == "writing"
+    assert state(tmp_path) == "gone"
+
+
+def test_a_folder_that_was_removed_meanwhile(tmp_path: Path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    lock = RunLock(folder)
+    shutil.rmtree(folder)
+    lock.release()
+    assert not folder.exists()
 
 
 def test_a_holder_that_did_not_sign_is_refused_all_the_same(tmp_path: Path):

@@ -49,7 +49,18 @@ def test_an_overflow_is_told() -> None:
     (one,) = statistics(torch.tensor([1.0, 7e4, -7e4, 65504.0]), "fp16")
     assert one.unrepresented == 2
     assert one.saturated == 0.5
-    assert one.sqnr_db == math.inf
+    lost = 7e4 - 65504.0  # to the largest number, as in a cast that saturates
+    assert math.isclose(one.bias, -2 * lost / (1.0 + 2 * 7e4 + 65504.0), rel_tol=1e-12)
+    assert one.relative_error == -one.bias
+    assert math.isclose(one.sqnr_db, 10 * math.log10((1.0 + 2 * 7e4**2 + 65504.0**2) / (2 * lost**2)), rel_tol=1e-12)
+
+
+def test_what_is_outside_under_a_scale_counts_as_the_largest_number_under_it() -> None:
+    """A delayed scale made for 448: 2 stands for 2, and what overflows it is compared with 448."""
+    raw = kernels.statistics(torch.tensor([2.0, -1000.0]), ["e4m3[tensor] delayed propagate"], amax=torch.tensor(448.0))
+    ((one,),) = read_statistics([raw])
+    assert (one.unrepresented, one.saturated) == (1, 0.5)
+    assert one.bias == -552.0 / 1002.0
 
 
 def test_a_tensor_without_casts_is_named_by_its_dtype() -> None:

@@ -11,7 +11,7 @@ from torch import nn
 
 from mixprec.monitor import Finding, Monitoring
 from mixprec.monitor.export import JsonLinesExporter, WandbExporter
-from mixprec.records import FindingRecord, StatisticsRecord, StepRecord, UpdateRecord
+from mixprec.records import FindingRecord, StatisticsRecord, StepRecord, UpdateRecord, read_records, record_line
 from mixprec.training import prepare
 
 
@@ -110,3 +110,16 @@ def test_what_is_no_exporter_is_refused_when_it_is_given():
         Monitoring(exporters=("wandb",))
     with pytest.raises(TypeError, match=r"has no log"):
         Monitoring(exporters=(WandbExporter(None),))
+
+
+def test_folder_and_exporters_hear_the_same_records_once(tmp_path):
+    kept = Kept()
+    torch.manual_seed(0)
+    model = nn.Linear(4, 1)
+    monitor = Monitoring(every=2, exporters=(kept,))
+    session = prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), "fp16", run=tmp_path, monitor=monitor)
+    for factor in (1.0, math.inf, 1.0):
+        session.step(session.model(torch.ones(8, 4)).square().mean() * factor)
+    written = [r for r in read_records(tmp_path / "records.jsonl") if getattr(r, "name", "") != "note"]
+    assert [r for r in kept.records if isinstance(r, StepRecord)] == [r for r in written if isinstance(r, StepRecord)]
+    assert list(map(record_line, kept.records)) == list(map(record_line, written))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -96,21 +97,32 @@ def test_all_that_a_session_holds_is_told_and_nothing_is_left_behind(optimizer: 
         fresh.submit(check_all_that_a_session_holds, optimizer, weights).result()
 
 
+@contextmanager
+def only_what_is_new() -> Iterator[None]:
+    """What is there before is neither looked through nor counted: other tests leave millions of objects."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
 def check_all_that_a_session_holds(optimizer: Any, weights: Any) -> None:
     torch._dynamo.reset()
-    gc.freeze()  # what is there before is neither looked through nor counted: other tests leave millions of objects
-    x, before = batch(), live_bytes()
-    model = Block()
-    model = model.to(torch.bfloat16) if weights == "master" else model
-    recipe = Recipe(name="kept", compute_dtype="bf16", weights=weights)
-    session = mixprec.prepare(model, optimizer(model.parameters(), lr=1e-3), recipe, clip_norm=1.0)
-    for _ in range(3):
-        session.backward(loss_of(model, x))
-        session.step(loss_of(model, x))
-    session.average(0.9)
-    assert session.memory().held == live_bytes() - before
-    del session, model
-    assert live_bytes() == before
+    with only_what_is_new():
+        x, before = batch(), live_bytes()
+        model = Block()
+        model = model.to(torch.bfloat16) if weights == "master" else model
+        recipe = Recipe(name="kept", compute_dtype="bf16", weights=weights)
+        session = mixprec.prepare(model, optimizer(model.parameters(), lr=1e-3), recipe, clip_norm=1.0)
+        for _ in range(3):
+            session.backward(loss_of(model, x))
+            session.step(loss_of(model, x))
+        session.average(0.9)
+        assert session.memory().held == live_bytes() - before
+        del session, model
+        assert live_bytes() == before
+    assert gc.get_freeze_count() == 0
 
 
 def test_gradients_that_are_there_are_told():

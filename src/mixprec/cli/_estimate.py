@@ -29,7 +29,7 @@ class Options:
     """Samples of each device in a step. Default: the workload's; of a config, 1."""
     steps: int | None = None
     """Training steps to price."""
-    tokens: int | None = None
+    tokens: float | None = None
     """Tokens to price instead (samples, where a workload has no tokens)."""
     epochs: float | None = None
     """Epochs to price instead, of `--samples`."""

@@ -12,12 +12,14 @@ from cyclopts import App, CycloptsError
 
 from . import (
     _analyze,
+    _calibrate,
     _check,
     _compare,
     _doctor,
     _estimate,
     _explain,
     _formats,
+    _hardware,
     _init,
     _plan,
     _recipes,
@@ -31,6 +33,8 @@ _COMMANDS: Mapping[str, Callable[..., int]] = MappingProxyType(
         "plan": _plan.command,
         "explain": _explain.command,
         "estimate": _estimate.command,
+        "hardware": _hardware.command,
+        "calibrate": _calibrate.command,
         "check": _check.command,
         "analyze": _analyze.command,
         "init": _init.command,

@@ -85,7 +85,7 @@ class Progress:
         self._speed[record.recipe] = seconds = 0.9 * last + 0.1 * record.seconds
         speed = f"{record.tokens / seconds:,.0f} tokens/s" if record.tokens else f"{1 / seconds:.1f} steps/s"
         skipped = "" if record.applied else "  skipped"
-        note = f"seed {record.seed}  loss {record.loss:.4f}  {speed}{skipped}"
+        note = f"seed {record.seed}  loss {record.curve_loss:.4f}  {speed}{skipped}"
         self._bars.update(self._tasks[record.recipe], completed=record.step + 1, note=note)
         self._bars.advance(self._all)
 

@@ -155,7 +155,7 @@ def _run(rerun: _Rerun, target: Target, start: int, source: WorkloadSource, repl
         _put(state, target.recorded.get(attempt))
         with calling(f"step {attempt} on the way to step {target.step}", source.file):
             loss, _ = rerun.advance(attempt)
-        recorded = target.run.steps[attempt].loss if attempt < len(target.run.steps) else math.nan
+        recorded = target.run.steps[attempt].curve_loss if attempt < len(target.run.steps) else math.nan
         if differs is None and not math.isnan(recorded) and loss != recorded:
             differs = attempt
     if target.attempt > start:
@@ -205,7 +205,7 @@ def _fidelity(steps: int, differs: int | None) -> str:
 
 def _outcome(loss: float, reason: str, target: Target) -> str:
     steps = target.run.steps
-    recorded = steps[target.attempt].loss if target.attempt < len(steps) else math.nan
+    recorded = steps[target.attempt].curve_loss if target.attempt < len(steps) else math.nan
     same = "" if math.isnan(recorded) != math.isnan(loss) or (loss == loss and loss != recorded) else ", as recorded"
     if target.attempt < len(steps) and not same:
         same = f"; recorded was {recorded:.6g}"

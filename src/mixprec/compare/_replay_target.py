@@ -118,7 +118,7 @@ def _numbers(entries: Sequence[RecordedStep], steps: Sequence[StepRecord]) -> di
 
 def _in_records(run: OneRun, step: int | None) -> Target | None:
     for attempt, record in enumerate(run.steps):
-        is_bad = not record.applied or not math.isfinite(record.loss)
+        is_bad = not record.applied or (record.loss is not None and not math.isfinite(record.loss))
         if (step is None and is_bad) or record.step == step:
             return Target(run=run, attempt=attempt, step=record.step)
     return None

@@ -22,7 +22,7 @@ _KEYS = (
     *("name", "title", "kind", "capability", "like", "price_per_hour", "is_validated", "block_formats"),
     *(*_FIGURES, *_TABLES, "measured"),
 )
-_MEASURED = ("machine", "threads", "torch", "products", "operators", "casts")
+_MEASURED = ("machine", "threads", "torch", "products", "operators", "casts", "call", "cold")
 
 
 def load_hardware(path: str | Path) -> Hardware:
@@ -97,6 +97,8 @@ def _measured(table: Mapping[str, Any]) -> Measured:
         products={name: _grid(f"measured.products.{name}", grid) for name, grid in sections["products"].items()},
         operators={name: _curve(f"measured.operators.{name}", rows) for name, rows in sections["operators"].items()},
         casts={name: _cast(f"measured.casts.{name}", row) for name, row in sections["casts"].items()},
+        call=_number("measured.call", table["call"]),
+        cold=_number("measured.cold", table["cold"]),
     )
 
 

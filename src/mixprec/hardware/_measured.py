@@ -123,6 +123,8 @@ class Measured:
         operators: seconds of a call by bytes read and written, by family: ``"elementwise"``, ``"norm"``, ...
         casts: by kind of layer (``"linear"``, ``"convolution"``, ``"recurrent"``) and cast in its one-line form
             (or the compute dtype), e.g. ``"linear e4m3[tensor]"``.
+        call: seconds that an operator takes more within a step than alone: Python, modules and autograd around it.
+        cold: factor on what products and operators take within a step, whose operands are in no cache.
     """
 
     machine: str
@@ -131,6 +133,8 @@ class Measured:
     products: Mapping[str, Grid]
     operators: Mapping[str, Curve]
     casts: Mapping[str, CastCost]
+    call: float = 0.0
+    cold: float = 1.0
 
     @property
     def fingerprint(self) -> tuple[str, int, str]:

@@ -73,18 +73,18 @@ class StatisticsBackend(Protocol):
 
     Of a cast: y is what is rounded, x or under a transform the padded transform of x (in ``[R, C]``); q is its element
     on the grid, and ``v = fp32(fp32(q * scale) * outer)`` what `Backend.dequantize` makes of it. An element is
-    compared where y and v are finite.
+    outside where y, scale and outer are finite and q is not; w is v, or outside what a saturating cast would give: that
+    of the format's largest number instead of q. An element is compared where y and w are finite.
 
     - ``elements``: of y. ``nonzero``: those that are finite and not zero.
     - ``flushed``: compared, y is not zero and q is.
     - ``subnormal``: compared, q is not zero and lies below the smallest normal magnitude of a float format (none in
       integers and tables).
-    - ``saturated``: compared, q is the last of its sign, ``end``, and ``|y| * |end| > |v| * (|end| + half step)`` in
-      fp64, half a step being half of the grid's last spacing (towards the larger end); and finite elements whose result
-      is not, in casts without a scale or with a delayed one.
+    - ``saturated``: outside; and v is finite, q is the last of its sign, ``end``, and ``|y| * |end| > |v| * (|end| +
+      half step)`` in fp64, half a step being half of the grid's last spacing (towards the larger end).
     - ``nonfinite``: y is finite and v is not.
     - ``magnitudes``, ``squares``, ``noise``, ``deviation``, ``bias``: sums over the compared elements of ``|y|``,
-      ``y * y``, ``d * d``, ``|d|`` and d, with ``d = |v| - |y|``, in fp64. (v never has the other sign than y.)
+      ``y * y``, ``d * d``, ``|d|`` and d, with ``d = |w| - |y|``, in fp64. (w never has the other sign than y.)
 
     Sums: one number per element in C order (0 where it does not count), in chunks of 1,024 padded with zeros, each and
     then their results padded to a power of two, by halving: ``a[:h] + a[h:]``.

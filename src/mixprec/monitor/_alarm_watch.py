@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 
 from ..records import Record, StatisticsRecord, UpdateRecord
 from ._finding import Finding
+from ._step_records import least_scale, sum_of, turn_of
 from ._step_watch import QuietWatch, StepFacts
-from .alarms import Alarms
+from .alarms import Alarms, Thresholds
 
 
 class AlarmWatch(QuietWatch):
     """Holds losses, norms, scales and what was sampled against thresholds.
 
-    ``hear`` is to be given the records of other watches: what they rouse is told at the end of the step.
+    Where optimizers step by turns (a GAN's two), or on losses of several names, each has curves of its own: the loss of
+    one says nothing of another's. ``hear`` is to be given the records of other watches: what they rouse is told at the
+    end of the step.
 
     Args:
-        alarms: to be fed.
+        thresholds: of the alarms.
         is_scaled: whether losses are scaled at all.
     """
 
-    def __init__(self, alarms: Alarms, *, is_scaled: bool) -> None:
-        self.alarms, self._is_scaled = alarms, is_scaled
+    def __init__(self, thresholds: Thresholds, *, is_scaled: bool) -> None:
+        self._thresholds, self._is_scaled = thresholds, is_scaled
+        self._sampled = Alarms(thresholds)
+        self._curves: dict[str, Alarms] = {}
         self._found: list[Finding] = []
 
     def hear(self, records: Sequence[Record]) -> None:
         """Records that other watches made."""
-        self._found += self.alarms.statistics(r for r in records if isinstance(r, StatisticsRecord))
-        self._found += self.alarms.updates(r for r in records if isinstance(r, UpdateRecord))
+        self._found += self._sampled.statistics(r for r in records if isinstance(r, StatisticsRecord))
+        self._found += self._sampled.updates(r for r in records if isinstance(r, UpdateRecord))
 
     def after_update(self, facts: StepFacts) -> tuple[Finding, ...]:
         """The alarms of an applied step."""
@@ -38,23 +44,36 @@ class AlarmWatch(QuietWatch):
         """The alarms of a skipped step."""
         return self._look(facts, applied=False)
 
+    def state_dict(self) -> dict[str, Any]:
+        """What they remember, and what is still to be told, as JSON can hold it."""
+        return {
+            "sampled": self._sampled.state_dict(),
+            "curves": {name: alarms.state_dict() for name, alarms in self._curves.items()},
+            "found": [asdict(finding) for finding in self._found],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a ``state_dict()``, whatever was seen before."""
+        self._sampled = self._loaded(state["sampled"])
+        self._curves = {name: self._loaded(curves) for name, curves in state["curves"].items()}
+        self._found = [Finding(**found) for found in state["found"]]
+
+    def _loaded(self, state: Mapping[str, Any]) -> Alarms:
+        alarms = Alarms(self._thresholds)
+        alarms.load_state_dict(state)
+        return alarms
+
     def _look(self, facts: StepFacts, *, applied: bool) -> tuple[Finding, ...]:
-        scales = [facts.loss_scales[name] for name, _ in facts.losses if name in facts.loss_scales]
-        found = self.alarms.step(
+        name = turn_of(facts.optimizers, facts.losses)
+        if name not in self._curves:
+            self._curves[name] = Alarms(self._thresholds)
+        curves = self._curves[name]
+        found = curves.step(
             step=facts.step,
-            loss=math.fsum(loss for _, loss in facts.losses) if facts.losses and _are_finite(facts) else _first(facts),
+            loss=sum_of(facts.losses),
             grad_norm=facts.grad_norm,
-            loss_scale=min(scales or facts.loss_scales.values(), default=None) if self._is_scaled else None,
+            loss_scale=least_scale(facts.losses, facts.loss_scales) if self._is_scaled else None,
             applied=applied,
         )
         sampled, self._found = self._found, []
         return (*found, *sampled)
-
-
-def _are_finite(facts: StepFacts) -> bool:
-    return all(math.isfinite(loss) for _, loss in facts.losses)
-
-
-def _first(facts: StepFacts) -> float | None:
-    """The first loss that is not finite; ``None`` where no loss is known."""
-    return next((loss for _, loss in facts.losses if not math.isfinite(loss)), None)

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from ..nn import Conversion, passes_aside
 from ._random_states import load_random_states, random_states
@@ -51,6 +52,10 @@ def everything_aside(
         no_sync = getattr(model, "no_sync", None)
         if callable(no_sync):
             stack.enter_context(no_sync())  # pyright: ignore[reportArgumentType, reportUnknownArgumentType]
+        for module in model.modules():
+            if isinstance(module, DistributedDataParallel):
+                # Its passes inside talk to no other rank: no gradients, and no buffers, which would be written too.
+                module.require_backward_grad_sync = module.require_forward_param_sync = False
         yield copies
 
 

@@ -18,7 +18,7 @@ class StepFacts:
 
     Attributes:
         step: applied steps before it.
-        losses: name and value of each loss in its gradients; none where no loss came through the session.
+        losses: name and value of each loss in its gradients; none where no loss is known.
         grad_norm: 2-norm of all gradients, unscaled, before clipping.
         norms: that of each parameter's gradient, by the parameter's name; inf or NaN where an element is.
         is_finite: whether all gradients are, on all ranks.
@@ -26,6 +26,7 @@ class StepFacts:
         loss_scales: what each loss was multiplied by, by its name.
         gradients: by the parameter's name, still multiplied by ``scale``; not to be changed.
         parameters: the model's own, by name, before the update.
+        optimizers: names of those that step; none where the loop has none.
     """
 
     step: int
@@ -37,6 +38,7 @@ class StepFacts:
     loss_scales: Mapping[str, float]
     gradients: Mapping[str, Tensor]
     parameters: Mapping[str, Parameter]
+    optimizers: tuple[str, ...] = ()
 
 
 @runtime_checkable
@@ -44,8 +46,12 @@ class StepWatch(Protocol):
     """Who is told of each step.
 
     For each step: any number of ``begin_backward`` and ``end_backward`` (one pair a micro-batch), then either
-    ``before_update`` and ``after_update``, or ``skipped``; a dropped window ends with ``dropped``. None of them may
-    change gradients, weights or random states.
+    ``before_update`` and ``after_update``, or ``skipped``; a dropped window ends with ``dropped``. Where several
+    optimizers of somebody else's loop step by the same passes, each is told by a ``before_update`` of its own, with its
+    own facts, and ``after_update`` tells of all. None of them may change gradients, weights or random states.
+
+    One that has ``state_dict()`` and ``load_state_dict(state)``, of plain values and tensors, goes on where a session
+    does.
     """
 
     def begin_backward(self, loss: Tensor, name: str, scale: float) -> None:
@@ -57,11 +63,11 @@ class StepWatch(Protocol):
         ...
 
     def before_update(self, facts: StepFacts) -> None:
-        """The gradients are finite; the weights are about to change."""
+        """The weights are about to change; in a loop that is not a session's perhaps by what is not finite."""
         ...
 
     def after_update(self, facts: StepFacts) -> tuple[Finding, ...]:
-        """The weights have changed; the gradients are still there."""
+        """The weights have changed."""
         ...
 
     def skipped(self, facts: StepFacts) -> tuple[Finding, ...]:

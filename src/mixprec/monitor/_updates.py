@@ -54,6 +54,7 @@ class UpdateWatch:
         self._before: dict[str, Tensor] = {}
         self._active: dict[str, int] = {}
         self._applied = 0
+        self._opened = -1
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -61,13 +62,14 @@ class UpdateWatch:
         return tuple(self._before.values())
 
     def before_step(self, active: Collection[Tensor]) -> None:
-        """To be called before the optimizer's step.
+        """To be called before the optimizer's step; where several step as one, before each.
 
         Args:
             active: parameters that have a gradient other than zero and a learning rate other than zero.
         """
         position = self._applied % self.every
-        if position == 0:
+        if position == 0 and self._opened != self._applied:
+            self._opened = self._applied
             self._before = {name: _sample(p).clone() for name, p in self.params.items()}
             self._active = dict.fromkeys(self.params, 0)
         if position < self.window:
@@ -97,7 +99,7 @@ class UpdateWatch:
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Continue from a ``state_dict()``; of other parameters, its window is dropped."""
-        self._applied, before = int(state_dict["applied"]), dict(state_dict["before"])
+        self._applied, self._opened, before = int(state_dict["applied"]), -1, dict(state_dict["before"])
         fits = before.keys() == self.params.keys()
         self._active = {name: int(n) for name, n in state_dict["active"].items()} if fits else {}
         self._before = {name: value.to(self.params[name].device) for name, value in before.items()} if fits else {}

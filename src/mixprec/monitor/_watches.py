@@ -31,7 +31,7 @@ class StepWatches:
             watch.end_backward()
 
     def before_update(self, facts: StepFacts) -> None:
-        """The gradients are finite; the weights are about to change."""
+        """The weights are about to change."""
         for watch in self._watches:
             watch.before_update(facts)
 

@@ -60,6 +60,8 @@ class Scores:
         loss: the mean loss of the batches that were measured, unrounded.
         batches: how many.
         groups: in the order of the model.
+        together: predicted change of the loss where every group has a candidate, by its name: what errors of one
+            layer do to those of others included, which a sum over the groups leaves out.
         seconds: what measuring cost.
         step_seconds: what one training step of the same batches takes, measured beside it.
         notes: what was left out, and why.
@@ -68,6 +70,7 @@ class Scores:
     loss: float
     batches: int
     groups: tuple[GroupScores, ...]
+    together: Mapping[str, float] = field(default_factory=dict[str, float])
     seconds: float
     step_seconds: float
     notes: tuple[str, ...] = field(default=())

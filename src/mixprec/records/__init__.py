@@ -13,7 +13,7 @@ from ._durable_file import FileFacts, make_folders, read_facts, replace_file, sy
 from ._follow import Followed, RecordFollower
 from ._headline import headline
 from ._lines import LeftOut, Salvaged, read_records, record_line, salvage_records, write_records
-from ._lock import RunLock, last_writer
+from ._lock import RunLock, Writer, last_writer
 from ._memory_tables import MEMORY_KINDS, grouped, memory_table, per_parameter, sites_table
 from ._paired import Gap, Metric
 from ._recipe_records import RecipeRecords, group_by_recipe
@@ -108,6 +108,7 @@ __all__ = [
     "Table",
     "TensorRow",
     "UpdateRecord",
+    "Writer",
     "analysis_csv",
     "analysis_json",
     "count",

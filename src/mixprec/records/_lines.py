@@ -150,7 +150,7 @@ def is_json(line: bytes) -> bool:
     """Whether a line is whole."""
     try:
         json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
 
@@ -160,7 +160,7 @@ def read_line(line: bytes, path: str | Path, number: int) -> Record:
     where = f"{path}, line {number}"
     try:
         value: object = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{where} is no record but {line[:60]!r}: the file is damaged ({error})") from None
     if not isinstance(value, dict):
         raise ValueError(f"{where} is no record but {line[:60]!r}: expected a JSON object on each line")

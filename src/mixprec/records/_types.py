@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypedDict
@@ -60,23 +61,32 @@ class StepRecord:
         recipe: the recipe's name.
         seed: the seed.
         step: counted from 0.
-        loss: unscaled, before the update; may be NaN or infinite.
+        loss: unscaled, before the update; may be NaN or infinite; ``None`` where no loss is known (NaN in lines of
+            earlier versions).
         seconds: wall time of forward, backward and update [s].
         applied: False for a skipped step.
         grad_norm: of the unscaled gradient before clipping; ``None`` where it was not taken.
         loss_scale: that the step ran under; ``None`` without one.
         tokens: tokens (or samples) in the step; ``None`` where unknown.
+        turn: which optimizers took it with which losses, where a run has several: steps of another turn have other
+            losses and norms; else empty.
     """
 
     recipe: str
     seed: int
     step: int
-    loss: float
+    loss: float | None
     seconds: float
     applied: bool
     grad_norm: float | None
     loss_scale: float | None
     tokens: int | None
+    turn: str = ""
+
+    @property
+    def curve_loss(self) -> float:
+        """The loss; NaN where none is known, which leaves a gap in a curve."""
+        return math.nan if self.loss is None else self.loss
 
 
 @dataclass(frozen=True, kw_only=True)

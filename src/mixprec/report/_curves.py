@@ -25,7 +25,7 @@ def loss_chart(summary: Summary, recipes: Mapping[str, RecipeRecords]) -> dict[s
     traces: list[Trace] = []
     values: dict[str, list[float]] = {}
     for index, (name, own) in enumerate(recipes.items()):
-        raw = {seed: {step: record.loss for step, record in steps.items()} for seed, steps in own.steps.items()}
+        raw = {seed: {step: record.curve_loss for step, record in steps.items()} for seed, steps in own.steps.items()}
         smoothed = {seed: smooth(series, reach) for seed, series in raw.items()}
         values[name] = [value for series in smoothed.values() for value in series.values()]
         mean = average([smoothed[seed] for seed in _averaged(own)])
@@ -74,8 +74,8 @@ def _averaged(own: RecipeRecords) -> list[int]:
 def _gaps(own: RecipeRecords, baseline: RecipeRecords) -> dict[int, dict[int, float]]:
     return {
         seed: difference(
-            {step: record.loss for step, record in steps.items()},
-            {step: record.loss for step, record in baseline.steps[seed].items()},
+            {step: record.curve_loss for step, record in steps.items()},
+            {step: record.curve_loss for step, record in baseline.steps[seed].items()},
         )
         for seed, steps in own.steps.items()
         if seed in baseline.steps

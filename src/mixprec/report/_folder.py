@@ -27,12 +27,17 @@ def read_run_folder(path: Path) -> RunFolder:
         ValueError: for a folder without records, or with damaged ones.
         OSError: if it cannot be read.
     """
+    expected = "expected the run folder of `mixprec compare` or of prepare(..., run=...)"
     if not path.is_dir():
         what = "is a file" if path.exists() else "does not exist"
-        raise ValueError(f"{path} {what}: expected the run folder of `mixprec compare` or of prepare(..., run=...)")
+        raise ValueError(f"{path} {what}: {f'did you mean {path.parent}?' if path.name == RECORDS else expected}")
     if not (path / RECORDS).is_file():
-        raise ValueError(f"{path} holds no {RECORDS}: expected the run folder of `mixprec compare`")
-    records = tuple(read_records(path / RECORDS))
+        below = sorted(path.glob(f"*/{RECORDS}"))
+        raise ValueError(f"{path} holds no {RECORDS}: {f'did you mean {below[0].parent}?' if below else expected}")
+    try:
+        records = tuple(read_records(path / RECORDS))
+    except ValueError as error:
+        raise ValueError(f"{error}; `mixprec doctor {path}` reads the rest") from None
     if not records:
         raise ValueError(f"{path / RECORDS} holds no complete record: nothing was measured yet")
     files = [*sorted((path / "recipes").glob("*.toml")), *path.glob("recipe.toml")]

@@ -32,13 +32,12 @@ def single_run(records: Iterable[Record], recipes: Mapping[str, RecipeRecords], 
         return None
     (steps,) = own.steps.values()
     row = summary.rows[0]
-    losses = [record.loss for _, record in sorted(steps.items())][-_LAST:]
+    losses = [record.loss for _, record in sorted(steps.items()) if record.loss is not None][-_LAST:]
     # A skipped step shares its number with the one that was then applied, so it is counted among the events.
     skipped = sum(event.name == "skipped" for event in own.events) or row.skipped_steps
     loss = magnitude(sum(losses) / len(losses)) if losses else ""
-    told = (
-        [f"is at step {len(steps)}, with a training loss of {loss} over its last {len(losses)} steps"] if losses else []
-    )
+    last = f", with a training loss of {loss} over its last {len(losses)} steps" if losses else ""
+    told = [f"is at step {len(steps)}{last}"] if steps else []
     told.append(
         f"{count(skipped, 'step')} {'was' if skipped == 1 else 'were'} skipped" if skipped else "no step was skipped"
     )

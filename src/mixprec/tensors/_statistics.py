@@ -44,8 +44,8 @@ class TensorStatistics:
         mean_square: mean of ``x * x`` over the finite elements.
         flushed: share of the finite non-zero elements that become zero.
         subnormal: share of them that become a subnormal number of the format.
-        saturated: share of the elements that lie more than half a step beyond the format's end under their scale; in
-            casts without a scale or with a delayed one, also of those that overflow.
+        saturated: share of the elements that lie more than half a step beyond the format's end under their scale, or
+            overflow; in the sums these count as the format's largest number.
         unrepresented: how many finite elements become inf or NaN.
         sqnr_db: sum of squares over sum of squared errors [dB]; inf if nothing changed, NaN if nothing can be compared.
         relative_error: sum of the errors' magnitudes over the sum of the magnitudes; 0 for zeros, NaN as above.

@@ -34,7 +34,7 @@ class Applier:
         statistics: buffers that a skipped step gives back.
         phases: of the recipe.
         schedules: of learning rates.
-        watch: of updates that are too small, or ``None``.
+        watches: of updates that are too small, by the optimizer's name: each counts its own steps.
         averages: of the weights.
     """
 
@@ -44,7 +44,7 @@ class Applier:
     statistics: StatisticsKeeper
     phases: PhaseKeeper
     schedules: Schedules
-    watch: UpdateWatch | None
+    watches: Mapping[str, UpdateWatch]
     averages: Averages
 
     def apply(self, verdict: Verdict, chosen: Mapping[str, KeptWeights], step: int) -> list[Event]:
@@ -57,8 +57,10 @@ class Applier:
         """
         stepping = {name: chosen[name] for name in verdict.steps if name in chosen and verdict.norms[name]}
         factor = self._factor(verdict.norm)
-        if self.watch is not None:
-            self.watch.before_step(_moving(verdict, stepping))
+        watches = [self.watches[name] for name in stepping if name in self.watches]
+        moving = _moving(verdict, stepping) if watches else []
+        for watch in watches:
+            watch.before_step(moving)
         for kept in stepping.values():
             kept.applied = step  # stochastic roundings draw by it
             kept.apply(factor)
@@ -66,7 +68,7 @@ class Applier:
         self.statistics.forget()
         self.averages.advance(verdict.steps)
         begun = self.phases.reach(step + 1)
-        findings = () if self.watch is None else self.watch.after_step()
+        findings = [finding for watch in watches for finding in watch.after_step()]
         self.schedules.advance(verdict.steps)
         events = [Event(step=step, name="update too small", message=f.message, site=f.site) for f in findings]
         return [*events, *(Event(step=step + 1, name="phase", message=message) for message in begun)]

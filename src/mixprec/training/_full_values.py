@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 from torch.nn import Parameter
 
+from ..monitor import UpdateWatch
 from ..optim import HALF_DTYPES, KeptWeights
 from ._result import Event
 
@@ -54,10 +55,15 @@ class FullValues:
         """Look anew which optimizer has which parameter."""
         self._owners = {p: weights for weights in self._kept.values() for p in weights.parameters()}
 
-    def halves(self) -> dict[str, Parameter]:
-        """Parameters of 16 bits that an optimizer has, by name."""
+    def update_watches(self) -> dict[str, UpdateWatch]:
+        """One over the parameters of 16 bits of each optimizer that has such, by its name."""
         self.see()
-        return {n: p for n, p in self._model.named_parameters() if p.dtype in HALF_DTYPES and p in self._owners}
+        halves = {n: p for n, p in self._model.named_parameters() if p.dtype in HALF_DTYPES}
+        own = {
+            name: {n: p for n, p in halves.items() if self._owners.get(p) is weights}
+            for name, weights in self._kept.items()
+        }
+        return {name: UpdateWatch(params) for name, params in own.items() if params}
 
     def adopt_writes(self, chosen: Mapping[str, KeptWeights], step: int) -> list[Event]:
         """Take over what was written to weights of these optimizers from outside, and tell what is kept otherwise now.

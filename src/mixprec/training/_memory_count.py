@@ -78,7 +78,7 @@ class MemoryCounter:
             "averages": [average.state_dict() for average in applier.averages.values()],
             **applier.conversion.kept_tensors(),
             "copies of buffers": applier.statistics.tensors,
-            "samples of weights": () if applier.watch is None else applier.watch.tensors,
+            "samples of weights": tuple(t for watch in applier.watches.values() for t in watch.tensors),
         }
 
     def _gradients(self) -> dict[StorageKey, int]:

@@ -139,6 +139,7 @@ def prepare(
             narrowed=narrowed,
             notes=narrowing_notes(model, chosen, narrowed),
             watching=watching,
+            listeners=watchable.listeners,
         )
         session = Session(model, conversion, kept, chosen, scales, settings)
         undo.pop_all()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..records import EventRecord
+
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
@@ -24,6 +26,12 @@ class Event:
 
     def __str__(self) -> str:
         return f"step {self.step}: {self.message}"
+
+    def record(self, recipe: str, seed: int) -> EventRecord:
+        """The event as a line of a run's records."""
+        return EventRecord(
+            recipe=recipe, seed=seed, step=self.step, name=self.name, site=self.site, message=self.message
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from ..records import RESUMED, ComparisonRecord, EventRecord, Record, StepRecord
+from ..monitor import RECIPE
+from ..records import ComparisonRecord, Record
 from ..specs import Recipe
-
-RECORDS, RECIPE = "records.jsonl", "recipe.toml"
 
 
 def check_same_run(folder: Path, earlier: Sequence[Record], recipe: Recipe, seed: int) -> None:
@@ -27,23 +26,6 @@ def check_same_run(folder: Path, earlier: Sequence[Record], recipe: Recipe, seed
     file = folder / RECIPE
     if file.exists() and not _is_recipe(file, recipe):
         raise ValueError(f"run folder {folder} holds a run of another recipe ({file}): give an empty folder")
-
-
-def recorded_steps(records: Iterable[Record]) -> int:
-    """How many steps a run's records hold, as far as they were not replaced: one more than the last one's number.
-
-    Example:
-        >>> from mixprec.records import EventRecord
-        >>> recorded_steps([EventRecord(recipe="a", seed=0, step=3, name="resumed", site="", message="")])
-        3
-    """
-    steps = 0
-    for record in records:
-        if isinstance(record, StepRecord):
-            steps = record.step + 1
-        elif isinstance(record, EventRecord) and record.name == RESUMED:
-            steps = record.step
-    return steps
 
 
 def _is_recipe(file: Path, recipe: Recipe) -> bool:

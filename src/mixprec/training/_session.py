@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ..loss_scaling import ScaleState
-from ..monitor import Finding, UpdateWatch
+from ..monitor import Finding
 from ..nn import Audit, Conversion, is_without_session
 from ..optim import KeptWeights, WeightAverage
 from ..specs import Recipe
@@ -66,15 +66,13 @@ class Session(Checkable):
         settings: Settings,
     ) -> None:
         super().__init__(model, kept, settings.folder)
-        self.recipe, self.clip_norm = recipe, settings.clip_norm
-        self.schedules = settings.schedules
+        self.recipe, self.clip_norm, self.schedules = recipe, settings.clip_norm, settings.schedules
         self._conversion, self._scales, self._narrowed = conversion, scales, settings.narrowed
         self._statistics = StatisticsKeeper(model)
         self._watching = settings.watching
-        self._report = StepReport(model=model, recipe=recipe, scales=scales, folder=settings.folder)
+        self._report = StepReport(model, recipe, scales, settings.listeners, kept)
         self._in_flight = InFlight(conversion, self._statistics)
-        self._gradients = ScaledGradients(model, kept)
-        self._windows = Windows(kept)
+        self._gradients, self._windows = ScaledGradients(model, kept), Windows(kept)
         self._judge = Judge(
             kept=kept,
             windows=self._windows,
@@ -86,7 +84,7 @@ class Session(Checkable):
         self._phases = PhaseKeeper(recipe, conversion, settings.total_steps)
         self._values = FullValues(model, kept)
         self._averages = Averages(model, kept, self._values)
-        watch = UpdateWatch(self._values.halves()) if recipe.weights == "true" else None
+        watches = self._values.update_watches() if recipe.weights == "true" else {}
         self._applier = Applier(
             averages=self._averages,
             gradients=self._gradients,
@@ -95,7 +93,7 @@ class Session(Checkable):
             statistics=self._statistics,
             phases=self._phases,
             schedules=settings.schedules,
-            watch=watch,
+            watches=watches,
         )
         self._dropper = Dropper(
             kept=kept, windows=self._windows, scales=scales, in_flight=self._in_flight, applier=self._applier
@@ -108,7 +106,8 @@ class Session(Checkable):
             phases=self._phases,
             kept=kept,
             scales=scales,
-            watch=watch,
+            watches=watches,
+            watching=self._watching,
             schedules=self.schedules,
             averages=self._averages,
         )
@@ -328,18 +327,20 @@ class Session(Checkable):
         verdict = self._judge.verdict(gradients, self._gradients.scale)
         if not verdict.steps:
             return self._pass_by(chosen, verdict, name, events)
-        step, before, states = self.applied, self._scales.scale(name), self._report.states()
-        self._watching.begin_step(step, verdict, gradients, self._gradients.scale, self.loss_scales)
+        step, states, loss_scales = self.applied, self._report.states(), self.loss_scales
+        self._watching.begin_step(step, verdict, gradients, self._gradients.scale, loss_scales)
         if verdict.is_finite:
             reason = ""
             self._watching.before_update()
             events += self._applier.apply(verdict, chosen, step)
             self.applied += 1
-            events += self._watching.after_update()
+            self._report.tell(step, verdict, loss_scales)
+            events += self._watching.after_update(step, verdict)
             told = self._report.decide(verdict)
         else:
             told = self._report.decide(verdict)
             self.skipped += 1
+            self._report.tell(step, verdict, loss_scales)
             # Buffers, random bits and gradients are still as the passes left them: a replay starts from there.
             found = self._watching.skipped()
             events += [self._report.skipped(verdict, states, step, self._watching.located), *found]
@@ -347,9 +348,8 @@ class Session(Checkable):
             events += self._applier.skip(step)
         events += [Event(step=step, name=event.name, message=event.message) for event in told]
         self._end(chosen, verdict.is_finite, zero_grad)
-        result = self._result(verdict, reason, name, events)
-        self._report.write(step, verdict, result, name, before)
-        return result
+        self._report.tell_events(events)
+        return self._result(verdict, reason, name, events)
 
     def _pass_by(
         self, chosen: Mapping[str, KeptWeights], verdict: Verdict, name: str, events: list[Event]

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from torch import nn
 
-from ..monitor import Alarms, AlarmWatch, FlightRecorder, Listeners, Locator, Monitoring, Sampled, Sampler, StepWatch
+from ..monitor import (
+    AlarmWatch,
+    FlightRecorder,
+    Listeners,
+    Locator,
+    Monitoring,
+    Sampled,
+    Sampler,
+    StepWatch,
+    share_states,
+)
 from ..monitor.export import Exporters, ExportWatch
 from ..nn import Conversion
 from ..optim import KeptWeights
@@ -57,7 +68,7 @@ Maker = Callable[[Watchable, Monitoring], Sequence[StepWatch]]
 def _alarms(watchable: Watchable, monitoring: Monitoring) -> Sequence[StepWatch]:
     if not monitoring.alarms:
         return ()
-    watch = AlarmWatch(Alarms(monitoring.thresholds), is_scaled=watchable.recipe.loss_scale.kind != "none")
+    watch = AlarmWatch(monitoring.thresholds, is_scaled=watchable.recipe.loss_scale.kind != "none")
     watchable.listeners.add(watch.hear)
     return (watch,)
 
@@ -65,12 +76,7 @@ def _alarms(watchable: Watchable, monitoring: Monitoring) -> Sequence[StepWatch]
 def _exporters(watchable: Watchable, monitoring: Monitoring) -> Sequence[StepWatch]:
     if not monitoring.exporters:
         return ()
-    watch = ExportWatch(
-        Exporters(monitoring.exporters),
-        recipe=watchable.recipe.name,
-        seed=watchable.seed,
-        is_scaled=watchable.recipe.loss_scale.kind != "none",
-    )
+    watch = ExportWatch(Exporters(monitoring.exporters))
     watchable.listeners.add(watch.hear)
     return (watch,)
 
@@ -85,6 +91,7 @@ def _sampler(watchable: Watchable, monitoring: Monitoring) -> Sequence[StepWatch
         conversion=watchable.conversion,
         value=values.of,
         idle=lambda: idle_parameters(watchable.kept.values()),
+        optimizers=tuple(watchable.kept),
     )
     return (Sampler(sampled, monitoring, watchable.listeners),)
 
@@ -111,7 +118,7 @@ def _locator(watchable: Watchable, monitoring: Monitoring) -> Sequence[StepWatch
     if not monitoring.locate:
         return ()
     is_dynamic = watchable.recipe.loss_scale.kind == "dynamic"
-    return (Locator(watchable.model, watchable.conversion, is_dynamic=is_dynamic),)
+    return (Locator(watchable.model, watchable.conversion, is_dynamic=is_dynamic, optimizers=watchable.kept),)
 
 
 def _own(watchable: Watchable, monitoring: Monitoring) -> Sequence[StepWatch]:
@@ -120,12 +127,25 @@ def _own(watchable: Watchable, monitoring: Monitoring) -> Sequence[StepWatch]:
 
 #: In the order in which they are told of a step. A replay comes before the sampler lets go of what the step itself has
 #: shown: the first is told, and what is seen anew is not.
-MAKERS: tuple[Maker, ...] = (_locator, _exporters, _sampler, _alarms, _recorder, _own)
+MAKERS: Mapping[str, Maker] = MappingProxyType(
+    {
+        "locator": _locator,
+        "exporters": _exporters,
+        "sampler": _sampler,
+        "alarms": _alarms,
+        "recorder": _recorder,
+        "own": _own,
+    }
+)
 
 
 def watching_of(watchable: Watchable, monitoring: Monitoring | None) -> Unwatched:
     """Everyone whom ``monitoring`` asks for."""
     if monitoring is None:
         return Unwatched()
-    made = [watch for maker in MAKERS for watch in maker(watchable, monitoring)]
+    made: dict[str, StepWatch] = {}
+    for name, maker in MAKERS.items():
+        for i, watch in enumerate(maker(watchable, monitoring)):
+            made[f"{name} {i}" if i else name] = watch
+    share_states(made.values())
     return Watched(watchable.model, made, watchable.listeners) if made else Unwatched()

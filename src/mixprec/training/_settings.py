@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..distributed import Ranks
+from ..monitor import Listeners
 from ..optim import NarrowedParameters
 from ._run_folder import RunFolder
 from ._schedules import Schedules
@@ -24,6 +25,7 @@ class Settings:
         narrowed: parameters that were brought to 16 bits, if any were.
         notes: what there is to tell of the preparation.
         watching: tells those who watch.
+        listeners: hear of its steps and events.
     """
 
     clip_norm: float | None
@@ -34,3 +36,4 @@ class Settings:
     narrowed: NarrowedParameters | None = None
     notes: tuple[str, ...] = ()
     watching: Unwatched = field(default_factory=Unwatched)
+    listeners: Listeners

@@ -47,7 +47,7 @@ class SessionState:
             ``compensation``.
         optimizers: ``seed`` and ``applied`` of each optimizer, from which stochastic rounding of weights draws.
         histories: amaxes of earlier passes by operand, of delayed scales.
-        monitor: the open window of the watch over updates, where there is one.
+        monitor: open windows of the watches over updates, and what those who watch remember.
         averages: states of averaged weights, by name.
         schedules: states of learning-rate schedules, by the optimizer's name.
     """

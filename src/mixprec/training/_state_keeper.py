@@ -18,6 +18,7 @@ from ._parameter_names import renamed
 from ._phases import PhaseKeeper
 from ._scales import LossScales
 from ._state import SessionState
+from ._watching import Unwatched
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +32,8 @@ class StateKeeper:
         phases: of the recipe.
         kept: weights, by the optimizer's name.
         scales: of the losses.
-        watch: of updates that are too small, or ``None``.
+        watches: of updates that are too small, by the optimizer's name.
+        watching: those who watch.
         schedules: of learning rates, by the optimizer's name.
         averages: of weights, by name.
     """
@@ -42,7 +44,8 @@ class StateKeeper:
     phases: PhaseKeeper
     kept: Mapping[str, KeptWeights]
     scales: LossScales
-    watch: UpdateWatch | None
+    watches: Mapping[str, UpdateWatch]
+    watching: Unwatched
     schedules: Mapping[str, Any]
     averages: Mapping[str, WeightAverage]
 
@@ -59,7 +62,10 @@ class StateKeeper:
             kept={name: extras[p] for name, p in self.model.named_parameters() if extras.get(p)},
             optimizers={name: {"seed": kept.seed, "applied": kept.applied} for name, kept in self.kept.items()},
             histories=self.conversion.histories(),
-            monitor={} if self.watch is None else self.watch.state_dict(),
+            monitor={
+                "updates": {name: watch.state_dict() for name, watch in self.watches.items()},
+                "watching": self.watching.state_dict(),
+            },
             averages={name: average.state_dict() for name, average in self.averages.items()},
             schedules={name: schedule.state_dict() for name, schedule in self.schedules.items()},
         )
@@ -97,8 +103,7 @@ class StateKeeper:
             kept.seed, kept.applied = position["seed"], position["applied"]
         for name, param, kept in self._parameters():
             self._load_extras(name, param, kept, state, convert=convert)
-        if self.watch is not None and state.monitor:
-            self.watch.load_state_dict(state.monitor)
+        self._load_monitor(state)
         for name in self.averages.keys() - state.averages.keys():
             self._begin_average(name)
         for name in state.averages.keys() & self.averages.keys():
@@ -106,6 +111,15 @@ class StateKeeper:
         for name in state.schedules.keys() & self.schedules.keys():
             self.schedules[name].load_state_dict(state.schedules[name])
         return told
+
+    def _load_monitor(self, state: SessionState) -> None:
+        """Who watches goes on; a state of an earlier version has one window over all updates."""
+        updates = state.monitor.get("updates", {})
+        if "before" in state.monitor:
+            updates = dict.fromkeys(self.watches, state.monitor)
+        for name in updates.keys() & self.watches.keys():
+            self.watches[name].load_state_dict(updates[name])
+        self.watching.load_state_dict(state.monitor.get("watching", {}), state.applied)
 
     def _begin_average(self, name: str) -> None:
         """Let an average that is not in the state be the weights that are."""

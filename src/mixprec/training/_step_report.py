@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from torch import nn
 from torch.nn import Parameter
 
 from ..loss_scaling import ScaleState
+from ..monitor import Listeners, StepRecords, least_scale
 from ..specs import Recipe
 from ._blame import scaling_texts, skip_reason, skipped_optimizers
 from ._result import Event, StepResult
-from ._run_folder import RunFolder
 from ._scales import LossScales
 from ._verdict import Verdict
 
 
-@dataclass(frozen=True, kw_only=True)
 class StepReport:
     """Says of each step what became of it.
 
-    Attributes:
+    Args:
         model: whose parameters are named.
         recipe: of the session.
         scales: of its losses.
-        folder: of its run, or ``None``.
+        listeners: hear its records and events.
+        optimizers: names of all.
     """
 
-    model: nn.Module
-    recipe: Recipe
-    scales: LossScales
-    folder: RunFolder | None
+    def __init__(
+        self, model: nn.Module, recipe: Recipe, scales: LossScales, listeners: Listeners, optimizers: Iterable[str]
+    ) -> None:
+        self.model, self.recipe, self.scales = model, recipe, scales
+        self._listeners, self._records = listeners, StepRecords(listeners, optimizers)
 
     def decide(self, verdict: Verdict) -> list[Any]:
         """Let the scales of the losses in a step go on; what they tell of it."""
@@ -73,11 +73,22 @@ class StepReport:
             losses=tuple(loss for loss in self.scales.names if loss in dict(verdict.losses)),
         )
 
-    def write(self, step: int, verdict: Verdict, result: StepResult, name: str, scale: float) -> None:
-        """Into the run folder, if there is one; ``scale`` is what the loss of that name was multiplied by."""
-        if self.folder is not None:
-            told = None if self.scales.spec(name).kind == "none" else scale
-            self.folder.write_step(step, [value for _, value in verdict.losses], result, told)
+    def tell(self, step: int, verdict: Verdict, loss_scales: Mapping[str, float]) -> None:
+        """Let its record be heard; ``loss_scales`` are what its losses were multiplied by."""
+        scaled = {name: scale for name, scale in loss_scales.items() if self.scales.spec(name).kind != "none"}
+        self._records.tell(
+            step=step,
+            losses=verdict.losses,
+            applied=verdict.is_finite,
+            grad_norm=verdict.norm,
+            loss_scale=least_scale(verdict.losses, scaled),
+            optimizers=verdict.steps,
+        )
+
+    def tell_events(self, events: Sequence[Event]) -> None:
+        """Let the events of a step be heard."""
+        told = self._listeners
+        told.hear([event.record(told.recipe, told.seed) for event in events])
 
     def _names(self) -> dict[Parameter, str]:
         return {p: name for name, p in self.model.named_parameters()}

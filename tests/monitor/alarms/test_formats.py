@@ -58,6 +58,21 @@ def test_a_gradient_of_zeros_in_fp16_has_vanished():
     assert Alarms().statistics(quiet) == ()
 
 
+def test_operands_that_are_not_finite_are_one_event_told_once():
+    alarms = Alarms(Thresholds(rearm=20))  # two samples
+    bad = [record(role="input"), record(role="input", nonfinite=3), record(site="head", role="weight", nonfinite=1)]
+    (finding,) = alarms.statistics(bad)
+    assert (finding.name, finding.severity, finding.site) == ("non-finite operand", "fault", "blocks.0.fc (input)")
+    assert finding.evidence == {"not finite": 3.0, "tensors": 2.0, "amax": 2.0}
+    assert alarms.statistics(bad) == ()
+    assert [f for i in range(2) for f in alarms.statistics([record(i, role="input")])] == []
+    assert [f.name for f in alarms.statistics(bad)] == ["non-finite operand"]
+
+
+def test_gradients_that_are_not_finite_are_left_to_the_loss_scale():
+    assert Alarms().statistics([record(nonfinite=5), record(in_use=False, role="input", nonfinite=1)]) == ()
+
+
 def test_below_the_limits_and_what_is_not_in_use_is_silent():
     alarms = Alarms()
     assert alarms.statistics([record(flushed=0.49, saturated=0.049, sqnr_db=6.1)]) == ()

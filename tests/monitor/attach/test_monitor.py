@@ -13,8 +13,17 @@ from torch import nn
 import mixprec
 import mixprec.monitor
 from mixprec.monitor import Monitoring
+from mixprec.monitor.doctor import diagnose
 from mixprec.nn import convert
-from mixprec.records import EventRecord, StatisticsRecord, StepRecord, UpdateRecord, read_records
+from mixprec.records import (
+    EventRecord,
+    StatisticsRecord,
+    StepRecord,
+    UpdateRecord,
+    find_dumps,
+    read_dump,
+    read_records,
+)
 
 EVERY = Monitoring(every=1)
 
@@ -157,15 +166,110 @@ def test_a_scaler_tells_its_skipped_steps(tmp_path, fused):
     assert any(r.nonfinite for r in gradients)
 
 
-def test_an_update_with_an_infinity_is_told():
+def test_updates_with_infinities_are_told_once_and_were_applied(tmp_path):
+    """Nobody skips them: the records say so, no alarm counts skipped steps, and the first is located."""
     model = build()
     optimizer = sgd(model)
-    with mixprec.monitor(model, optimizer, EVERY) as monitor:
-        monitor.loss(loss_of(model) * math.inf).backward()
-        optimizer.step()
+    with mixprec.monitor(model, optimizer, EVERY, run=tmp_path) as monitor:
+        train(model, optimizer, steps=2, show=monitor.loss)
+        train(model, optimizer, steps=12, show=lambda loss: monitor.loss(loss * math.inf))
     (found,) = [f for f in monitor.findings if f.name == "non-finite update"]
-    assert (found.severity, found.step) == ("fault", 0)
+    assert (found.severity, found.step) == ("fault", 2)
     assert "GradScaler" in found.remedy
+    assert (monitor.applied, monitor.skipped) == (14, 0)
+    assert "14 steps applied, 0 skipped" in monitor.report()
+    steps = [r for r in read_records(tmp_path / "records.jsonl") if isinstance(r, StepRecord)]
+    assert [(s.step, s.applied) for s in steps] == [(i, True) for i in range(14)]
+    assert not [f for f in monitor.findings if "skipped" in f.name]
+    located = [f for f in monitor.findings if f.evidence.get("reason")]
+    assert (located[0].step, located[0].site) == (2, "<loss> (grad_output)")
+    dump = read_dump(find_dumps(tmp_path)[0])
+    assert [(s.step, s.outcome) for s in dump.steps] == [(0, "applied"), (1, "applied"), (2, "applied")]
+    diagnosis = diagnose(tmp_path)
+    assert diagnosis.about[0].startswith("recipe as it is, seed 0: 14 applied steps")
+    assert "skipped" not in diagnosis.about[0]
+    assert not [d for d in diagnosis.findings if "skipped" in d.finding.name]
+
+
+def test_a_step_with_a_closure_has_a_record(tmp_path):
+    model = build()
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=3)
+    with mixprec.monitor(model, optimizer, run=tmp_path) as monitor:
+
+        def closure():
+            optimizer.zero_grad()
+            loss = monitor.loss(loss_of(model))
+            losses.append(loss.item())
+            loss.backward()
+            return loss
+
+        last = []
+        for _ in range(2):
+            losses = []
+            optimizer.step(closure)
+            last.append(losses[-1])
+        assert monitor.applied == 2
+    steps = [r for r in read_records(tmp_path / "records.jsonl") if isinstance(r, StepRecord)]
+    assert [(s.step, s.loss, s.grad_norm) for s in steps] == [(0, last[0], None), (1, last[1], None)]
+    with mixprec.monitor(model, optimizer, run=tmp_path) as again:
+        again.load_state_dict(monitor.state_dict())
+        optimizer.step(lambda: loss_of(model))
+    resumed = [r for r in read_records(tmp_path / "records.jsonl") if isinstance(r, EventRecord)]
+    assert [r.message for r in resumed] == ["resumed from step 2 of 2 recorded ones"]
+
+
+def test_a_state_that_is_ahead_of_its_records_is_told_as_that(tmp_path):
+    model = build()
+    optimizer = sgd(model)
+    with mixprec.monitor(model, optimizer, run=tmp_path) as monitor:
+        train(model, optimizer)
+    state = {**monitor.state_dict(), "applied": 5}
+    with mixprec.monitor(model, optimizer, run=tmp_path) as again:
+        again.load_state_dict(state)
+        train(model, optimizer, steps=1)
+    (event,) = [r for r in read_records(tmp_path / "records.jsonl") if isinstance(r, EventRecord)]
+    assert event.message == ("resumed from step 5; the records end after 3 steps, and what came between is not in them")
+
+
+class Bare(nn.Module):
+    """A model whose only weight is its own, under another name."""
+
+    def __init__(self):
+        super().__init__()
+        self.matrix = nn.Parameter(torch.ones(8, 1))
+
+    def forward(self, x):
+        return x @ self.matrix
+
+
+class Around(nn.Module):
+    """A model that uses a layer's weight without calling the layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 1)
+
+    def forward(self, x):
+        return nn.functional.linear(x, self.layer.weight)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "text"),
+    [
+        (Bare, EVERY, "no layer of the model is looked at"),
+        (Around, EVERY, "of 1 layer that are looked at none was called"),
+        (lambda: nn.Linear(8, 1), Monitoring(every=1, sites=("nothing",)), "no layer of the model is looked at"),
+    ],
+)
+def test_a_model_of_which_nothing_is_seen_is_not_called_compiled(kind, options, text):
+    model = kind()
+    optimizer = sgd(model)
+    with mixprec.monitor(model, optimizer, options) as monitor:
+        train(model, optimizer)
+    (found,) = monitor.findings
+    assert (found.name, found.severity) == ("not watched", "note")
+    assert found.message.startswith(text)
+    assert "torch.compile" not in found.message
 
 
 def test_a_loss_that_the_model_returns_is_the_loss(tmp_path):
@@ -201,18 +305,6 @@ def test_an_optimizer_in_accelerates_wrapper_is_unwrapped():
         loss_of(model).backward()
         optimizer.step()
     assert monitor.applied == 1
-
-
-def test_several_optimizers_each_step_by_themselves():
-    model = build()
-    first, second = sgd(model[0]), sgd(model[2])
-    with mixprec.monitor(model, [first, second], EVERY) as monitor:
-        loss_of(model).backward()
-        first.step()
-        assert [u.site for u in monitor.updates()] == ["0.weight", "0.bias"]
-        second.step()
-        assert [u.site for u in monitor.updates()] == ["2.weight", "2.bias"]
-    assert monitor.applied == 2
 
 
 def test_without_an_optimizer_passes_are_counted():

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from mixprec.compare import load_workload
 from mixprec.monitor import check_step
 from mixprec.training import prepare
+from tests.monitor.check.small_models import SMALL
 
 transformers = pytest.importorskip("transformers")
 
@@ -100,6 +101,19 @@ def test_built_in_workloads(name: str, recipe: str) -> None:
     session = prepare(model, workload.optimizer(model.parameters()), recipe, clip_norm=workload.clip_norm)
     found = session.check(lambda: workload.loss(model, workload.batches(0)))
     assert len(found) == 0, found
+
+
+@pytest.mark.parametrize("make", SMALL, ids=lambda make: make.__name__)
+def test_small_models_of_many_kinds(make: Callable[[], nn.Module]) -> None:
+    for recipe in ("fp32", "bf16", "bf16-true", "fp16", "fp8", "mxfp8"):
+        torch.manual_seed(0)
+        model = make()
+        # 16-bit weights are moved by updates that they can hold.
+        rate = 3e-2 if recipe == "bf16-true" else 1e-3
+        found = prepare(model, torch.optim.AdamW(model.parameters(), lr=rate), recipe).check(model)
+        assert [f for f in found if f.severity != "note"] == [], (recipe, found)
+        ordinary = {"rule that does less than it says", "size that blocks do not divide", "constant that vanishes"}
+        assert {f.name for f in found} <= ordinary, (recipe, found)
 
 
 @pytest.mark.slow

@@ -121,6 +121,31 @@ def test_a_forward_pass_that_writes_to_its_weights_is_undone() -> None:
     assert model.weight.tolist() == [1.0] * 4
 
 
+def test_what_a_forward_pass_writes_to_a_plain_attribute_is_undone_and_told() -> None:
+    class Averages(nn.Module):
+        def __init__(self, dtype: torch.dtype) -> None:
+            super().__init__()
+            self.layer, self.last = nn.Linear(4, 4), torch.zeros(4, dtype=torch.bfloat16)
+            self.average, self.count = torch.ones(4, dtype=dtype), torch.full((), 7.0, dtype=dtype)
+
+        def forward(self) -> Tensor:
+            h = self.layer(torch.ones(4))
+            with torch.no_grad():
+                self.average.mul_(0.5).add_(h.detach())
+                self.count += 1
+                self.last = h.detach().bfloat16()  # held, not added up
+            return h.sum()
+
+    for dtype, told in ((torch.bfloat16, ["16-bit buffer that accumulates"]), (torch.float32, [])):
+        model = Averages(dtype)
+        held = model.average, model.count, model.last
+        found = check_step(model, model)
+        assert [f.name for f in found] == told
+        assert not told or {f.site for f in found} <= {"average", "count"}
+        assert (model.average.tolist(), float(model.count), model.last.tolist()) == ([1.0] * 4, 7.0, [0.0] * 4)
+        assert all(a is b for a, b in zip(held, (model.average, model.count, model.last), strict=True))
+
+
 def test_an_optimizer_that_steps_in_the_backward_pass_does_not() -> None:
     model = nn.Linear(2, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 import mixprec
 from mixprec.monitor import Locator, StepFacts
 
+from .further_models import FURTHER
 from .models import SUBJECTS, Subject
 from .planting import KINDS, Planted
 
@@ -44,13 +45,20 @@ class Trial:
         )
 
 
-def run_trial(kind: str, subject_name: str, seed: int) -> Trial:
-    """Plant a fault, run a step and locate it; faults that happen to do no harm are planted elsewhere."""
+def run_trial(kind: str, subject_name: str, seed: int, recipes: tuple[str, ...] = ()) -> Trial:
+    """Plant a fault, run a step and locate it; faults that happen to do no harm are planted elsewhere.
+
+    Args:
+        kind: of the fault.
+        subject_name: of the model.
+        seed: of all that is drawn.
+        recipes: to convert to, one of them; none: one of ``WAYS``.
+    """
     for attempt in range(8):
         generator = torch.Generator().manual_seed(1000 * seed + attempt)
-        subject = SUBJECTS[subject_name](seed)
+        subject = (SUBJECTS | FURTHER)[subject_name](seed)
         planted = KINDS[kind](subject, generator)
-        ways = ("autocast", "fp16") if planted.needs_fp16 else WAYS
+        ways = recipes or (("autocast", "fp16") if planted.needs_fp16 else WAYS)
         way = ways[int(torch.randint(len(ways), (), generator=generator))]
         found = _locate(subject, planted, way)
         if found is not None:
@@ -59,7 +67,7 @@ def run_trial(kind: str, subject_name: str, seed: int) -> Trial:
 
 
 def _locate(subject: Subject, planted: Planted, way: str) -> tuple[str, str, str] | None:
-    conversion = mixprec.convert(subject.model, way) if way in ("fp16", "bf16") else None
+    conversion = mixprec.convert(subject.model, way) if way not in ("fp32", "autocast") else None
     if planted.scale < 0:
         planted.scale = _scale_for(subject, planted, way, 2.0**-planted.scale)
     locator = Locator(subject.model, conversion)

@@ -15,9 +15,10 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from mixprec.monitor import FlightRecorder, load_random_states, random_states
+from mixprec.monitor import FlightRecorder, Monitoring, load_random_states, random_states
 from mixprec.monitor.recorder import read_dump_state
 from mixprec.records import StatisticsRecord, find_dumps, read_dump
+from mixprec.training import prepare
 from tests.monitor.recorder.driven import Driven
 
 
@@ -348,3 +349,28 @@ def test_every_kind_of_tensor_is_looked_at(tmp_path, layout):
     model(tensors[layout])
     batch = read_dump(recorder.dump()).steps[0].batches[0]
     assert batch["tensors"][0]["shape"] == tuple(tensors[layout].shape)
+
+
+@pytest.mark.parametrize("locate", [True, False])
+def test_random_states_of_a_pass_are_taken_once(tmp_path, monkeypatch, locate):
+    """Of the locator, where there is one: the recorder's own are taken only without it, and are the same."""
+    calls, states = [], []
+
+    def counted():
+        calls.append(1)
+        return random_states()
+
+    monkeypatch.setattr("mixprec.monitor.recorder._recorder.random_states", counted)
+    model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
+    session = prepare(
+        model, torch.optim.SGD(model.parameters(), lr=0.1), "fp32", run=tmp_path, monitor=Monitoring(locate=locate)
+    )
+    for _ in range(3):
+        states.append(torch.get_rng_state())
+        for _ in range(2):
+            session.backward(model(torch.ones(2, 4)).square().mean())
+        session.step()
+    assert len(calls) == (0 if locate else 3)
+    (recorder,) = (w for w in session._watching._watches._watches if isinstance(w, FlightRecorder))
+    found = read_dump_state(recorder.dump()).random
+    assert all(torch.equal(found[i]["torch"], states[i]) for i in range(3))

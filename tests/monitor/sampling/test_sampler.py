@@ -97,10 +97,10 @@ def test_most_gradients_of_a_tiny_loss_would_flush_in_fp16(tmp_path):
 
 def test_only_sampled_steps_and_chosen_sites(tmp_path):
     session = session_of(tmp_path, every=2, sites=("2", "*.bias"))
-    for _ in range(4):
+    for i in range(4):
         session.step(session.model(torch.randn(8, 64)).square().mean())
         hooks = sum(len(m._forward_hooks) for m in session.model.modules())
-        assert hooks == 0
+        assert hooks == i % 2  # before a sampled step that which counts passes
     assert {r.step for r in sampled(tmp_path)} == {0, 2}
     assert {r.site for r in sampled(tmp_path)} == {"2", "0.bias", "1.bias", "2.bias"}
     assert {r.site for r in sampled(tmp_path, UpdateRecord)} == {"0.bias", "1.bias", "2.bias"}

@@ -31,8 +31,8 @@ def test_no_sample_more_fits() -> None:
 
 def test_monotone_in_memory_and_in_bits() -> None:
     job = JOBS["resnet"]()
-    sizes = [largest_batch(*job, "fp32", limit, optimizer=sgd).samples for limit in (1e7, 2e7, 4e7)]
-    assert sizes == sorted(sizes)
+    sizes = [largest_batch(*job, "fp32", limit, optimizer=sgd).samples for limit in (2e7, 4e7)]
+    assert sizes[0] < sizes[1]
     assert largest_batch(*job, "bf16", 4e7, optimizer=sgd).samples > 1.3 * sizes[-1]
 
 

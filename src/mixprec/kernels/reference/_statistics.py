@@ -28,11 +28,15 @@ class _Rounded:
         before: what is rounded.
         elements: on the grid.
         after: elements under their scales.
+        outside: what is finite, but not its element, though its scale is.
+        saturated: ``after``, with the largest number of the format for what is outside.
     """
 
     before: Tensor
     elements: Tensor
     after: Tensor
+    outside: Tensor
+    saturated: Tensor
 
 
 def take_statistics(x: Tensor, probes: Sequence[Probe], axis: int) -> tuple[Tensor, Tensor]:
@@ -79,20 +83,22 @@ def _rounded(x: Tensor, probe: Probe, axis: int) -> _Rounded:
         amax = torch.where(probe.amax == 0.0, largest_magnitude(before), probe.amax)
     words = words_for(before, parameters, probe.draw)
     elements, scales = scaled_elements(before, parameters, axis, words, amax)
-    carrier = elements * everywhere(scales.scale, before, parameters, axis)
-    after = carrier * everywhere(scales.outer, before, parameters, axis)
-    return _Rounded(before=before, elements=elements, after=after)
+    scale = everywhere(scales.scale, before, parameters, axis)
+    outer = everywhere(scales.outer, before, parameters, axis)
+    after = elements * scale * outer
+    outside = before.isfinite() & ~elements.isfinite() & scale.isfinite() & outer.isfinite()
+    largest = torch.full_like(before, parameters.grid.max_value).copysign(before) * scale * outer
+    saturated = torch.where(outside, largest, after)
+    return _Rounded(before=before, elements=elements, after=after, outside=outside, saturated=saturated)
 
 
 def _of_cast(rounded: _Rounded, parameters: CastParameters) -> tuple[list[Tensor], list[Tensor]]:
     """``CAST_COUNTS`` and ``CAST_NUMBERS``."""
     before, elements = rounded.before, rounded.elements
     finite = before.isfinite()
-    compared = finite & rounded.after.isfinite()
-    lost = finite & ~compared
-    saturated = compared & _beyond_the_end(rounded, parameters.grid)
-    if parameters.scaling == "none" or parameters.delayed:
-        saturated |= lost
+    lost = finite & ~rounded.after.isfinite()
+    compared = finite & rounded.saturated.isfinite()
+    saturated = rounded.outside | (finite & ~lost & _beyond_the_end(rounded, parameters.grid))
     counts = [
         _whole(before),
         _count(finite & (before != 0.0)),
@@ -102,7 +108,7 @@ def _of_cast(rounded: _Rounded, parameters: CastParameters) -> tuple[list[Tensor
         _count(lost),
     ]
     exact = torch.where(compared, before, 0.0).double().abs()
-    difference = torch.where(compared, rounded.after, 0.0).double().abs() - exact
+    difference = torch.where(compared, rounded.saturated, 0.0).double().abs() - exact
     terms = (exact, exact * exact, difference * difference, difference.abs(), difference)
     return counts, [sum_by_chunks(term) for term in terms]
 

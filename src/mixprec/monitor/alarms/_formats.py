@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...records import StatisticsRecord
@@ -32,7 +32,33 @@ class FormatAlarm:
 
     def look(self, records: Iterable[StatisticsRecord]) -> list[Finding]:
         """The statistics of a sampled step; what-ifs are no alarms."""
-        return [finding for record in records if record.in_use for finding in self._looked(record)]
+        in_use = [record for record in records if record.in_use]
+        return [*self._not_finite(in_use), *(finding for record in in_use for finding in self._looked(record))]
+
+    def _not_finite(self, records: Sequence[StatisticsRecord]) -> list[Finding]:
+        """All tensors of a step that hold inf or NaN, as one event: they spread from tensor to tensor.
+
+        Those of gradients are left out: a dynamic loss scale makes them on purpose, and a step that one breaks tells
+        its loss or its skipping.
+        """
+        forward = [record for record in records if not record.role.startswith("grad")]
+        bad = [record for record in forward if record.nonfinite]
+        if not forward or not self._latches.tells("non-finite operand", bool(bad)):
+            return []
+        first, names = bad[0], list(dict.fromkeys(f"{record.site} ({record.role})" for record in bad))
+        return [
+            Finding(
+                step=first.step,
+                name="non-finite operand",
+                severity="fault",
+                site=names[0],
+                message=f"{first.nonfinite} of its {first.elements} elements are inf or NaN"
+                + (f", as in {len(names) - 1} more tensors of the step ({', '.join(names[1:4])})" if names[1:] else ""),
+                evidence={"not finite": float(first.nonfinite), "tensors": float(len(names)), "amax": first.amax},
+                threshold="none",
+                remedy="replay the step: `mixprec doctor RUN --workload FILE` names the operation that made the first",
+            )
+        ]
 
     def _looked(self, record: StatisticsRecord) -> list[Finding]:
         found = [

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.optim import Optimizer
+
+#: What an optimizer is called that is the only one.
+_ONLY = "optimizer"
 
 
 def check_model(model: object) -> None:
@@ -34,25 +37,26 @@ def innermost(model: nn.Module) -> nn.Module:
         model = inner
 
 
-def optimizers_of(model: nn.Module, given: object) -> tuple[Optimizer, ...]:
-    """The optimizers, out of their wrappers.
+def optimizers_of(model: nn.Module, given: object) -> dict[str, Optimizer]:
+    """The optimizers, out of their wrappers, by name: the only one ``"optimizer"``, of a list with their number behind.
 
     Raises:
         TypeError: something else than optimizers.
         ValueError: one that has no parameter of the model.
     """
-    values: list[Any]
+    values: dict[Any, Any]
     if given is None:
-        values = []
+        values = {}
     elif isinstance(given, Mapping):
-        values = list(given.values())  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        values = dict(cast("Mapping[Any, Any]", given))
     elif isinstance(given, Sequence):
-        values = list(given)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        several = cast("Sequence[Any]", given)
+        values = {_ONLY if len(several) == 1 else f"{_ONLY}{i}": value for i, value in enumerate(several)}
     else:
-        values = [given]
-    found = tuple(_unwrapped(value) for value in values)
+        values = {_ONLY: given}
+    found = {str(name): _unwrapped(value) for name, value in values.items()}
     own = {id(p) for p in model.parameters()}
-    for optimizer in found:
+    for optimizer in found.values():
         if not any(id(p) in own for group in optimizer.param_groups for p in group["params"]):
             raise ValueError(
                 f"monitor: the {type(optimizer).__name__} has no parameter of the model: give the optimizer that "

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
 
-from ...records import RESUMED, EventRecord, Record, RunLock, StepRecord, read_records, write_records
+from ...records import RESUMED, EventRecord, Record, StepRecord
+from .._run_records import RECIPE, RunRecords, resumed_text
 
-RECORDS, RECIPE, _LOCK = "records.jsonl", "recipe.toml", ".monitor"
+_LOCK = ".monitor"
 _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
@@ -32,50 +33,44 @@ class MonitoredFolder:
 
     def __init__(self, path: str | Path, *, recipe: str, seed: int) -> None:
         self.path, self._recipe, self._seed = Path(path), recipe, seed
-        if self.path.exists() and not self.path.is_dir():
-            raise ValueError(f"run folder {self.path} is a file: give a folder, which is made if needed")
-        self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = RunLock(self.path)
-        self._file = _claim(self.path)
+        self._records = RunRecords(path, self._check)
         try:
-            self._recorded = self._earlier_steps()
-        except ValueError:
-            self.release()
+            self._file = _claim(self.path)
+        except (OSError, ValueError):
+            self._records.release()
             raise
+        self._earlier = self._records.recorded
 
     def write(self, records: Sequence[Record]) -> None:
         """Append records."""
-        if records:
-            write_records(self.path / RECORDS, records)
+        self._records.write(records)
 
     def begin(self, step: int) -> None:
         """The loop is at this step: what was recorded from it on is replaced by what follows."""
-        recorded, self._recorded = self._recorded, 0
+        recorded, self._earlier = self._earlier, 0
         if recorded:
-            message = f"resumed from step {step} of {recorded} recorded ones"
+            message = resumed_text(step, recorded)
             event = EventRecord(recipe=self._recipe, seed=self._seed, step=step, name=RESUMED, site="", message=message)
             self.write([event])
 
     def release(self) -> None:
         """Let others write; a second call does nothing."""
         self._file.close()
-        self._lock.release()
+        self._records.release()
 
-    def _earlier_steps(self) -> int:
-        """How many steps an earlier monitor recorded here."""
+    def _check(self, earlier: Sequence[Record]) -> None:
+        """Refuse a folder of something else."""
         if (self.path / RECIPE).exists():
             raise ValueError(
                 f"run folder {self.path} is a session's, which watches its run itself: give "
                 "prepare(..., monitor=Monitoring(...)), or run= another folder"
             )
-        records = read_records(self.path / RECORDS) if (self.path / RECORDS).exists() else []
-        others = {r.recipe for r in records if isinstance(r, StepRecord)} - {self._recipe}
+        others = {r.recipe for r in earlier if isinstance(r, StepRecord)} - {self._recipe}
         if others:
             raise ValueError(
                 f"run folder {self.path} holds steps of {', '.join(sorted(others))}, these are of {self._recipe}: give "
                 "run= another folder"
             )
-        return max((r.step + 1 for r in records if isinstance(r, StepRecord)), default=0)
 
 
 def _claim(folder: Path) -> TextIOWrapper:

@@ -19,9 +19,9 @@ from .._alarm_watch import AlarmWatch
 from .._finding import Finding
 from .._listeners import Listener, Listeners
 from .._monitoring import Monitoring
+from .._remembering import load_watches_state, share_states, watches_state
 from .._stalled_weights import StalledWeights
 from .._step_watch import StepWatch
-from ..alarms import Alarms
 from ..export import Exporters
 from ..locate import Locator
 from ..recorder import FlightRecorder
@@ -60,12 +60,14 @@ class Monitor:
         recipe = RECIPE if conversion is None else conversion.recipe.name
         self._folder = None if run is None else MonitoredFolder(run, recipe=recipe, seed=seed)
         self._listeners = Listeners(recipe=recipe, seed=seed)
-        self._make_watches(options, conversion, is_scaled=scaler is not None)
-        watches: list[StepWatch] = [*self._own, *options.watches]
+        own = self._make_watches(options, conversion, is_scaled=scaler is not None)
+        self._watches: dict[str, StepWatch] = {**own, **{f"own {i}": watch for i, watch in enumerate(options.watches)}}
+        share_states(self._watches.values())
         try:
+            watches = list(self._watches.values())
             self._loop = LoopSteps(self.model, self._optimizers, scaler, watches, self._listeners)
         except (TypeError, ValueError):
-            for watch in self._own:
+            for watch in own.values():
                 watch.close()
             self._release()
             raise
@@ -73,33 +75,35 @@ class Monitor:
             self._listeners.add(self._write)
         self._has_begun = False
 
-    def _make_watches(self, options: Monitoring, conversion: Conversion | None, *, is_scaled: bool) -> None:
-        told = self._listeners
-        sampled = Sampled(model=self.model, conversion=conversion, value=full_value, idle=self._idle)
-        self._sampler = Sampler(sampled, options, told)
-        self._stalled = StalledWeights(self._halves(), self._idle)
-        self._alarms = AlarmWatch(Alarms(options.thresholds), is_scaled=is_scaled) if options.alarms else None
-        self.recorder: FlightRecorder | None = None
-        self._own: list[StepWatch] = [self._sampler, self._stalled]
-        if self._alarms is not None:
-            told.add(self._alarms.hear)
-            self._own.append(self._alarms)
+    def _make_watches(
+        self, options: Monitoring, conversion: Conversion | None, *, is_scaled: bool
+    ) -> dict[str, StepWatch]:
+        """By name, in the order in which they are told of a step."""
+        told, names, made = self._listeners, tuple(self._optimizers), dict[str, StepWatch]()
+        if options.locate:
+            # The first: what a replay shows the sampler is not told then, for the step itself has shown it.
+            made["locator"] = Locator(self.model, conversion, is_dynamic=is_scaled, optimizers=names)
+        sampled = Sampled(model=self.model, conversion=conversion, value=full_value, idle=self._idle, optimizers=names)
+        self._sampler = made["sampler"] = Sampler(sampled, options, told)
+        made["stalled weights"] = StalledWeights(self._halves(), self._idle)
+        if options.alarms:
+            alarms = made["alarms"] = AlarmWatch(options.thresholds, is_scaled=is_scaled)
+            told.add(alarms.hear)
         self._exporters = Exporters(options.exporters)
         told.add(self._exporters.hear)
+        self.recorder: FlightRecorder | None = None
         if self._folder is not None and options.recorder_steps:
-            self.recorder = recorder = FlightRecorder(
+            recorder = FlightRecorder(
                 self.model, self._folder.path, recipe=told.recipe, seed=told.seed, steps=options.recorder_steps
             )
             told.add(lambda records: recorder.note_statistics(_statistics(records)))
-            self._own.append(recorder)
-        if options.locate:
-            # The first: what a replay shows the sampler is not told then, for the step itself has shown it.
-            self._own.insert(0, Locator(self.model, conversion, is_dynamic=is_scaled))
+            self.recorder = made["recorder"] = recorder
+        return made
 
     @property
     def applied(self) -> int:
-        """Steps that the optimizer took."""
-        return self._loop.step
+        """Steps that the optimizer took; of several optimizers, rounds of them."""
+        return self._loop.applied
 
     @property
     def skipped(self) -> int:
@@ -154,11 +158,10 @@ class Monitor:
     def state_dict(self) -> dict[str, Any]:
         """What continues the monitor: steps, what alarms remember, an open window of updates."""
         return {
-            "applied": self._loop.step,
+            "applied": self._loop.applied,
             "skipped": self._loop.skipped,
-            "sampler": self._sampler.state_dict(),
-            "stalled": self._stalled.state_dict(),
-            "alarms": None if self._alarms is None else self._alarms.alarms.state_dict(),
+            "watches": watches_state(self._watches),
+            "told": self._loop.told.state_dict(),
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -167,15 +170,13 @@ class Monitor:
         Raises:
             ValueError: steps were seen already.
         """
-        if self._loop.step or self._loop.skipped:
+        if self._loop.applied or self._loop.skipped:
             raise ValueError(
-                f"monitor.load_state_dict: {self._loop.step} steps were seen already: load before the first"
+                f"monitor.load_state_dict: {self._loop.applied} steps were seen already: load before the first"
             )
         self._loop.step, self._loop.skipped = int(state_dict["applied"]), int(state_dict["skipped"])
-        self._sampler.go_on(self._loop.step, state_dict["sampler"])
-        self._stalled.load_state_dict(state_dict["stalled"])
-        if self._alarms is not None and state_dict["alarms"] is not None:
-            self._alarms.alarms.load_state_dict(state_dict["alarms"])
+        load_watches_state(self._watches, state_dict["watches"])
+        self._loop.told.load_state_dict(state_dict["told"])
 
     def remove(self) -> None:
         """Take every hook off, give the scaler its class back, close the folder; a second call does nothing."""
@@ -211,13 +212,16 @@ class Monitor:
             self._folder.begin(self._loop.step)
         self._folder.write(records)
 
-    def _halves(self) -> dict[str, Parameter]:
-        """Parameters of 16 bits that an optimizer updates itself."""
-        theirs = {id(p) for optimizer in self._optimizers for group in optimizer.param_groups for p in group["params"]}
-        return {n: p for n, p in self.model.named_parameters() if p.dtype in HALF_DTYPES and id(p) in theirs}
+    def _halves(self) -> dict[str, dict[str, Parameter]]:
+        """Parameters of 16 bits that an optimizer updates itself, by its name."""
+        halves = {n: p for n, p in self.model.named_parameters() if p.dtype in HALF_DTYPES}
+        return {
+            name: {n: p for n, p in halves.items() if id(p) in _ids(optimizer)}
+            for name, optimizer in self._optimizers.items()
+        }
 
     def _idle(self) -> set[int]:
-        groups = [group for optimizer in self._optimizers for group in optimizer.param_groups]
+        groups = [group for optimizer in self._optimizers.values() for group in optimizer.param_groups]
         return {id(p) for group in groups if _is_zero(group.get("lr")) for p in group["params"]}
 
 
@@ -228,6 +232,10 @@ def full_value(param: Parameter) -> Tensor:
     if hasattr(value, "to_local"):
         value = value.to_local()  # pyright: ignore[reportAttributeAccessIssue]
     return value.clone() if value.dtype.itemsize >= 4 else value.float()
+
+
+def _ids(optimizer: Optimizer) -> set[int]:
+    return {id(p) for group in optimizer.param_groups for p in group["params"]}
 
 
 def _is_zero(rate: Any) -> bool:

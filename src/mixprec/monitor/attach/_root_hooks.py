@@ -8,24 +8,26 @@ from typing import Any
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from .._model_hooks import ModelHook, is_training_pass
+from .._model_hooks import ModelHook, called_modules, is_training_pass
 
 
 class RootHooks:
     """Tells of training passes: not of evaluations, recomputations, or what runs compiled.
 
+    To be put on after all others that watch passes: a pass is told here before it is told to them.
+
     Args:
-        model: the root.
+        model: the root; of a container without a forward pass, its parts are looked at.
         begins: called before a pass.
-        returned: called with what a pass gave.
+        returned: called with what a pass gave; ``is_part``: whether not the model as a whole was called.
     """
 
-    def __init__(self, model: nn.Module, begins: Callable[[], None], returned: Callable[[Any], None]) -> None:
-        self._begins, self._returned = begins, returned
-        self._handles: list[RemovableHandle] = [
-            model.register_forward_pre_hook(ModelHook(self._before), prepend=True),
-            model.register_forward_hook(ModelHook(self._after)),
-        ]
+    def __init__(self, model: nn.Module, begins: Callable[[], None], returned: Callable[..., None]) -> None:
+        self._model, self._begins, self._returned = model, begins, returned
+        self._handles: list[RemovableHandle] = []
+        for module in called_modules(model):
+            self._handles.append(module.register_forward_pre_hook(ModelHook(self._before), prepend=True))
+            self._handles.append(module.register_forward_hook(ModelHook(self._after)))
 
     def remove(self) -> None:
         """Take the hooks off."""
@@ -38,4 +40,4 @@ class RootHooks:
 
     def _after(self, module: nn.Module, args: Any, output: Any) -> None:
         if is_training_pass(module):
-            self._returned(output)
+            self._returned(output, is_part=module is not self._model)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from torch.optim import Optimizer
 
-_LISTENER = "_mixprec_steps"
+_BASE = "_mixprec_base"
 
 
 class ScaledSteps(Protocol):
@@ -23,7 +23,7 @@ class ScaledSteps(Protocol):
 
 
 def listen(scaler: Any, listener: ScaledSteps) -> None:
-    """Tell ``listener`` of the steps of a scaler.
+    """Tell ``listener`` of the steps of a scaler; copies of it, and what is pickled of it, are of its own class.
 
     Raises:
         TypeError: it has no ``step``.
@@ -33,22 +33,29 @@ def listen(scaler: Any, listener: ScaledSteps) -> None:
         raise TypeError(
             f"monitor: scaler is a {type(scaler).__name__}, expected a torch.amp.GradScaler, or one with its step()"
         )
-    if _LISTENER in vars(scaler):
+    if _BASE in vars(type(scaler)):
         raise ValueError("monitor: the scaler is watched by another monitor already: call remove() on that one")
-    vars(scaler)[_LISTENER] = listener
-    scaler.__class__ = _listening(type(scaler))
+    scaler.__class__ = _listening(type(scaler), listener)
 
 
 def leave(scaler: Any) -> None:
     """Give a scaler its own class back."""
-    if vars(scaler).pop(_LISTENER, None) is not None:
-        scaler.__class__ = type(scaler).__mro__[1]
+    base = vars(type(scaler)).get(_BASE)
+    if base is not None:
+        scaler.__class__ = base
 
 
-@functools.cache
-def _listening(base: type[Any]) -> type[Any]:
+def _listening(base: type[Any], listener: ScaledSteps) -> type[Any]:
     def step(self: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        taken = functools.partial(base.step, self, optimizer, *args, **kwargs)
-        return vars(self)[_LISTENER].scaled_step(optimizer, taken)
+        return listener.scaled_step(optimizer, functools.partial(base.step, self, optimizer, *args, **kwargs))
 
-    return type(base.__name__, (base,), {"step": step, "__module__": base.__module__, "__doc__": base.__doc__})
+    def reduce_ex(self: Any, protocol: Any) -> Any:
+        # How copy and pickle take an object apart; in the parts its class is one that can be imported.
+        made, given, *rest = super(listening, self).__reduce_ex__(protocol)
+        if getattr(made, "__name__", "") == "__newobj__":  # of copyreg's: pickle takes it for the object's class alone
+            made = base.__new__
+        return (made, tuple(base if x is listening else x for x in given), *rest)
+
+    about = {"__module__": base.__module__, "__doc__": base.__doc__, "__qualname__": base.__qualname__, _BASE: base}
+    listening: type[Any] = type(base.__name__, (base,), {"step": step, "__reduce_ex__": reduce_ex, **about})
+    return listening

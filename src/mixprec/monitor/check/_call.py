@@ -28,6 +28,11 @@ def short(dtype: torch.dtype) -> str:
     return _SHORT.get(dtype, str(dtype).removeprefix("torch."))
 
 
+def elsewhere(remedy: str) -> str:
+    """A remedy for what the recipe makes up for already."""
+    return f"nothing under this recipe; under torch alone: {remedy}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Call:
     """One operation, after it has run.

@@ -64,8 +64,9 @@ def run_check(setting: Setting, step: Callable[[], Tensor]) -> Preflight:
 
 def _watched(setting: Setting, step: Callable[[], Tensor], watcher: StepWatcher, buffers: Mapping[str, Tensor]) -> Step:
     """The step itself; a second backward pass where fp16 may have flushed gradients."""
-    before = {name: buffer.clone() for name, buffer in buffers.items()}
-    versions = {name: buffer._version for name, buffer in buffers.items()}
+    held = {**buffers, **watcher.attributes}
+    before = {name: tensor.detach().clone() for name, tensor in held.items()}
+    versions = {name: tensor._version for name, tensor in held.items()}
     conversion = setting.conversion
     if conversion is not None:
         conversion.measure_next_step()
@@ -80,11 +81,16 @@ def _watched(setting: Setting, step: Callable[[], Tensor], watcher: StepWatcher,
     flushed: dict[str, tuple[int, int]] = {}
     if larger >= _LEAST * setting.loss_scale:
         flushed = _flushed(setting, loss, gradients, larger)
+    now = {name: _now(setting, name, held) for name in held}
+    # An attribute that holds another tensor now (the last activations) accumulates nothing that is known here.
+    now = {name: tensor for name, tensor in now.items() if name in buffers or tensor is held[name]}
     return Step(
         loss=loss.detach(),
         gradients=gradients,
-        buffers={name: (before[name], _now(setting, name, buffers)) for name in before},
-        written=frozenset(name for name in buffers if _now(setting, name, buffers)._version != versions[name]),
+        buffers={name: (before[name], now[name]) for name in now},
+        written=frozenset(
+            name for name in now if now[name]._version != versions[name] or _is_replaced_number(now[name], held[name])
+        ),
         compute=watcher.compute,
         audit=audit,
         fp16_amax=watcher.fp16_amax,
@@ -153,8 +159,14 @@ def _flushed(
     return counts
 
 
-def _now(setting: Setting, name: str, buffers: Mapping[str, Tensor]) -> Tensor:
-    """What a module holds under a buffer's name now."""
+def _now(setting: Setting, name: str, held: Mapping[str, Tensor]) -> Tensor:
+    """What a module holds under a buffer's or an attribute's name now."""
     path, _, key = name.rpartition(".")
-    found = setting.model.get_submodule(path)._buffers.get(key)  # pyright: ignore[reportPrivateUsage]
-    return buffers[name] if found is None else found
+    module = setting.model.get_submodule(path)
+    found = module._buffers.get(key, module.__dict__.get(key))  # pyright: ignore[reportPrivateUsage]
+    return found if isinstance(found, Tensor) else held[name]
+
+
+def _is_replaced_number(now: Tensor, held: Tensor) -> bool:
+    """Whether a counter became another tensor: of the same value where it stands still."""
+    return now is not held and now.dim() == 0

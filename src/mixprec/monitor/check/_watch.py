@@ -15,9 +15,9 @@ from ...nn import ROOT, ModuleStack, is_in_backward, uncompiled
 from ._call import Call, floating
 from ._findings import Findings
 from ._place import LOSS, Place, calling_line, shown
-from ._provenance import EMPTY, facts_of_result
+from ._provenance import facts_of_result
 from ._setting import Setting
-from ._values import NARROW, Facts, Values
+from ._values import EMPTY, NARROW, Facts, Values, is_measurable
 from .detectors import Detector
 
 #: Operations that read no values and make none.
@@ -39,8 +39,17 @@ class StepWatcher(TorchDispatchMode):
         self._modules = ModuleStack(setting.model)
         self._values = Values()
         self._places: dict[int, Place] = {}  # of autograd nodes, by their sequence numbers
-        self._written: dict[int, Tensor] = {}  # copies of parameters that an operation was about to write to
-        self._parameters = {p.untyped_storage().data_ptr(): p for p in setting.names if p.layout == torch.strided}
+        self._written: dict[int, Tensor] = {}  # copies of what an operation was about to write to
+        #: Tensors that modules hold as plain attributes, by path and name.
+        self.attributes = {
+            f"{path}.{key}".lstrip("."): value
+            for path, module in setting.model.named_modules()
+            for key, value in module.__dict__.items()
+            if is_measurable(value) and not value.requires_grad
+        }
+        # What is no copy: parameters, and these.
+        kept = (p.detach() for p in setting.names if p.layout == torch.strided)
+        self._kept = {t.untyped_storage().data_ptr(): t for t in (*self.attributes.values(), *kept)}
         self._compute = setting.compute
         self._uncompiled: AbstractContextManager[Any] = nullcontext()
         #: Largest magnitude of an fp16 gradient in the backward pass, and whether one overflowed.
@@ -79,7 +88,8 @@ class StepWatcher(TorchDispatchMode):
             return made
         self.operations += 1
         place = self._place(name, args)
-        inputs = tuple((t, self._values.of(t)) for t in floating((*args, *kwargs.values())))
+        read = self._values.of if func._schema.is_mutable else self._values.read
+        inputs = tuple((t, read(t)) for t in floating((*args, *kwargs.values())))
         if self.first_nonfinite is None and any(not f.maker and (f.has_nan or f.has_inf) for _, f in inputs):
             self.first_nonfinite = place
         if func._schema.is_mutable:
@@ -107,10 +117,10 @@ class StepWatcher(TorchDispatchMode):
         return out
 
     def give_back(self) -> None:
-        """Undo what operations have written into parameters."""
+        """Undo what operations have written into parameters and plain attributes."""
         with torch.no_grad():
             for key, copy in self._written.items():
-                self._parameters[key].copy_(copy)
+                self._kept[key].copy_(copy)
         self._written.clear()
 
     def path_of(self, module: torch.nn.Module) -> str | None:
@@ -140,11 +150,11 @@ class StepWatcher(TorchDispatchMode):
         return place
 
     def _keep(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """A copy of each parameter that may be written to; a check leaves them as they were."""
+        """A copy of each parameter or attribute that may be written to; a check leaves them as they were."""
         for t in floating((*args, *kwargs.values())):
             key = t.untyped_storage().data_ptr()
-            if key in self._parameters and key not in self._written:
-                self._written[key] = self._parameters[key].detach().clone()
+            if key in self._kept and key not in self._written:
+                self._written[key] = self._kept[key].detach().clone()
 
     def _note_fp16(self, outputs: tuple[tuple[Tensor, Facts], ...], place: Place) -> None:
         for _, facts in outputs:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import os
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
@@ -21,6 +25,7 @@ from ...records import (
     StatisticsRecord,
     StepRecord,
     UpdateRecord,
+    Writer,
     find_dumps,
     last_writer,
     read_dump,
@@ -30,7 +35,9 @@ from ...specs import Recipe
 
 Kind = Literal["training", "comparison"]
 
-_RECORDS, _DUMPS = "records.jsonl", "recorder"
+_RECORDS, _DUMPS, _RECIPE = "records.jsonl", "recorder", "recipe.toml"
+# A checkpoint's folder; one that a kill left half has another name.
+_CHECKPOINT = re.compile(r"step-(\d{8,})(-\d+)?")
 #: Lines of one file that are named one by one.
 _NAMED = 5
 
@@ -100,7 +107,10 @@ class RunContents:
         recipes: by name, as far as their files can be read.
         versions: of packages, the machine and so on; empty where unknown.
         dumps: of the flight recorder, oldest first, by their folders.
-        writer: process number and host of whoever wrote the folder last; ``None`` where unknown.
+        checkpoint: step of the newest checkpoint that a session has saved in the folder; ``None``: there is none.
+        is_sessions: whether a session wrote it, and not a monitor of somebody's own loop.
+        written: when the records were last written, in the machine's own time; empty where there are none.
+        writer: whoever wrote the folder last; ``None`` where unknown.
         left_out: what could not be read, one sentence each.
     """
 
@@ -111,7 +121,10 @@ class RunContents:
     recipes: Mapping[str, Recipe]
     versions: Mapping[str, Any]
     dumps: Mapping[Path, RecorderDump]
-    writer: tuple[int, str] | None
+    checkpoint: int | None
+    is_sessions: bool
+    written: str
+    writer: Writer | None
     left_out: tuple[str, ...]
 
 
@@ -139,6 +152,9 @@ def read_run(path: str | Path) -> RunContents:
         recipes=recipes,
         versions=_versions(folder, header, unread),
         dumps=dumps,
+        checkpoint=_checkpoint(folder),
+        is_sessions=(folder / _RECIPE).exists(),
+        written=_written(folder / _RECORDS),
         writer=last_writer(folder),
         left_out=(*left_out, *damaged, *unread),
     )
@@ -168,15 +184,31 @@ def _records(file: Path) -> tuple[tuple[Record, ...], list[str]]:
     if not file.exists():
         return (), [f"{file.name} is missing: only the recorder's dumps are left"]
     found = salvage_records(file)
-    left_out = [left.reason for left in found.left_out[:_NAMED]]
-    if len(found.left_out) > _NAMED:
-        left_out.append(f"{len(found.left_out) - _NAMED} more lines of {file} ({_numbers(found.left_out[_NAMED:])})")
+    groups = _alike(found.left_out, file)
+    left_out = [_told(group, file) for group in groups[:_NAMED]]
+    more = [left for group in groups[_NAMED:] for left in group]
+    if more:
+        left_out.append(f"{len(more)} more lines of {file} ({_numbers(more)})")
     if found.is_cut_off:
         left_out.append(f"the last line of {file} was cut off while it was written")
     return found.records, left_out
 
 
-def _numbers(lines: tuple[LeftOut, ...]) -> str:
+def _alike(left_out: Iterable[LeftOut], file: Path) -> list[list[LeftOut]]:
+    """Lines that follow one another and are left out for the same reason."""
+    return [list(group) for _, group in groupby(left_out, key=lambda left: _reason(left, file))]
+
+
+def _told(group: Sequence[LeftOut], file: Path) -> str:
+    first = group[0]
+    return first.reason if len(group) == 1 else f"{file}, {_numbers(group)}: each {_reason(first, file)}"
+
+
+def _reason(left: LeftOut, file: Path) -> str:
+    return left.reason.removeprefix(f"{file}, line {left.line} ")
+
+
+def _numbers(lines: Sequence[LeftOut]) -> str:
     first, last = lines[0].line, lines[-1].line
     return f"line {first}" if first == last else f"lines {first} to {last}"
 
@@ -195,7 +227,7 @@ def _dumps(folder: Path) -> tuple[dict[Path, RecorderDump], list[str]]:
 
 def _recipes(folder: Path) -> tuple[dict[str, Recipe], list[str]]:
     recipes, unread = dict[str, Recipe](), list[str]()
-    for file in (folder / "recipe.toml", *sorted((folder / "recipes").glob("*.toml"))):
+    for file in (folder / _RECIPE, *sorted((folder / "recipes").glob("*.toml"))):
         try:
             recipe = Recipe.from_toml(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -205,6 +237,18 @@ def _recipes(folder: Path) -> tuple[dict[str, Recipe], list[str]]:
             continue
         recipes[recipe.name] = recipe
     return recipes, unread
+
+
+def _checkpoint(folder: Path) -> int | None:
+    root = folder / "checkpoints"
+    names = map(_CHECKPOINT.fullmatch, os.listdir(root) if root.is_dir() else [])
+    return max((int(name[1]) for name in names if name is not None), default=None)
+
+
+def _written(file: Path) -> str:
+    if not file.exists():
+        return ""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(file.stat().st_mtime))
 
 
 def _versions(folder: Path, header: ComparisonRecord | None, unread: list[str]) -> Mapping[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from dataclasses import replace
 
 from ...records import StepRecord
@@ -23,10 +24,10 @@ _TO_DYNAMIC = '[loss_scale]\nkind = "dynamic"\n'
 
 def curve_findings(run: OneRun, contents: RunContents, thresholds: Thresholds) -> list[Finding]:
     """Loss, gradient norm and loss scale, step by step."""
-    alarms, found = Alarms(thresholds), list[Finding]()
-    knows_losses = any(not math.isnan(record.loss) for record in run.steps)
+    alarms, found = defaultdict[str, Alarms](lambda: Alarms(thresholds)), list[Finding]()
+    knows_losses = any(not math.isnan(record.curve_loss) for record in run.steps)
     for record in run.steps:
-        found += alarms.step(
+        found += alarms[record.turn].step(
             step=record.step,
             loss=record.loss if knows_losses and _is_known(record) else None,
             grad_norm=record.grad_norm,
@@ -39,8 +40,8 @@ def curve_findings(run: OneRun, contents: RunContents, thresholds: Thresholds) -
 
 
 def _is_known(record: StepRecord) -> bool:
-    """A step that was applied with finite gradients had a loss that was no number: nobody told it."""
-    was_told = not math.isnan(record.loss)
+    """Records of earlier versions say NaN where no loss is known: so does one of a step with finite gradients."""
+    was_told = not math.isnan(record.curve_loss)
     return was_told or not record.applied or record.grad_norm is None or not math.isfinite(record.grad_norm)
 
 
@@ -100,6 +101,6 @@ def _with_remedy(finding: Finding, run: OneRun, recipe: Recipe | None) -> Findin
     if recipe.loss_scale.kind == "static":  # whose remedy is told: a dynamic one
         return finding
     skipped = [record.loss for record in run.steps if not record.applied and record.step <= finding.step]
-    if not all(map(math.isfinite, skipped)):
+    if not all(loss is None or math.isfinite(loss) for loss in skipped):
         return finding
     return replace(finding, rule=_TO_BF16) if goes_with(recipe, _TO_BF16) else finding

@@ -23,6 +23,8 @@ from ._weights import weight_findings
 
 _Source = Callable[[OneRun, RunContents, Thresholds], list[Finding]]
 
+# What a session says of itself, and what a loop of one's own has instead.
+_LOCATES, _REPLAYS = "session.locate() names", "`mixprec doctor RUN --workload FILE` replays the step and names"
 #: In this order: of two that found the same, the first one's words stand.
 _SOURCES: tuple[_Source, ...] = (
     operand_findings,
@@ -79,9 +81,12 @@ def diagnose(run: str | Path, *, thresholds: Thresholds | None = None) -> Diagno
 
 
 def _fitting(finding: Finding, contents: RunContents, run: OneRun) -> Finding:
-    """Without a rule that does not read: nobody is told to write what fails."""
-    is_fit = not finding.rule or goes_with(contents.recipes.get(run.recipe), finding.rule)
-    return finding if is_fit else replace(finding, rule="")
+    """Without a rule that does not read, nor a session where there was none: nobody is told to do what fails."""
+    if finding.rule and not goes_with(contents.recipes.get(run.recipe), finding.rule):
+        finding = replace(finding, rule="")
+    if contents.kind == "training" and not contents.is_sessions and _LOCATES in finding.remedy:
+        finding = replace(finding, remedy=finding.remedy.replace(_LOCATES, _REPLAYS))
+    return finding
 
 
 def _merged(found: Iterable[tuple[OneRun, Finding]]) -> list[Diagnosed]:
@@ -113,7 +118,7 @@ def _about(run: OneRun) -> str:
     parts = [f"{name}, seed {run.seed}: {count(len(applied), 'applied step')}"]
     if len(applied) < len(run.steps):
         parts.append(f"{len(run.steps) - len(applied)} skipped")
-    losses = [record.loss for record in run.steps if not math.isnan(record.loss)]
+    losses = [record.curve_loss for record in run.steps if not math.isnan(record.curve_loss)]
     if losses:
         parts.append(f"loss {losses[0]:.4g} -> {losses[-1]:.4g}")
     if run.end is not None:

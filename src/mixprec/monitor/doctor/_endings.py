@@ -9,6 +9,7 @@ from ...records import RESUMED, RecordedStep, RecorderDump
 from .._finding import Finding
 from ..alarms import Thresholds
 from ._contents import OneRun, RunContents
+from ._cut_short import cut_short, how_to_go_on
 
 _REPLAY = "`mixprec doctor RUN --workload FILE` replays the step and names the operation"
 
@@ -18,15 +19,16 @@ def ending_findings(run: OneRun, contents: RunContents, thresholds: Thresholds) 
     found: list[Finding] = []
     for path, dump in contents.dumps.items():
         if (dump.recipe, dump.seed) == (run.recipe, run.seed) and not dump.is_ordinary:
-            told = _TOLD[dump.reason](dump, str(path))
+            told = _TOLD[dump.reason](dump, str(path), contents)
             found += map(_as_past, told) if _is_past(dump, run, contents) else told
-    return [*found, *_ended(run)]
+    return [*found, *_ended(run, contents), *cut_short(run, contents)]
 
 
 def _is_past(dump: RecorderDump, run: OneRun, contents: RunContents) -> bool:
     """Whether another process has resumed the run since, and come further."""
     was_resumed = any(event.name == RESUMED and event.step <= dump.step for event in run.events)
-    is_other = contents.writer is not None and contents.writer != (dump.pid, dump.host)
+    writer = contents.writer
+    is_other = writer is not None and (writer.pid, writer.host) != (dump.pid, dump.host)
     return is_other and was_resumed and bool(run.steps) and run.steps[-1].step > dump.step
 
 
@@ -35,7 +37,7 @@ def _as_past(finding: Finding) -> Finding:
     return replace(finding, severity="note", message=message)
 
 
-def _crash(dump: RecorderDump, path: str) -> list[Finding]:
+def _crash(dump: RecorderDump, path: str, contents: RunContents) -> list[Finding]:
     lines = dump.detail.strip().splitlines()
     error = next((line for line in reversed(lines) if line and not line.startswith((" ", "mixprec:"))), "an exception")
     where = next((line.strip() for line in reversed(lines) if line.lstrip().startswith("File ")), "")
@@ -52,7 +54,7 @@ def _crash(dump: RecorderDump, path: str) -> list[Finding]:
     ]
 
 
-def _signal(dump: RecorderDump, path: str) -> list[Finding]:
+def _signal(dump: RecorderDump, path: str, contents: RunContents) -> list[Finding]:
     if dump.detail != "SIGTERM":
         return []
     return [
@@ -62,12 +64,12 @@ def _signal(dump: RecorderDump, path: str) -> list[Finding]:
             severity="note",
             message=f"the process was asked to end (SIGTERM) on {dump.host} at {dump.written}",
             evidence={"dump": path},
-            remedy="session.resume() goes on from the last checkpoint",
+            remedy=how_to_go_on(contents),
         )
     ]
 
 
-def _not_finite(dump: RecorderDump, path: str) -> list[Finding]:
+def _not_finite(dump: RecorderDump, path: str, contents: RunContents) -> list[Finding]:
     if not dump.steps:
         return []
     last = dump.steps[-1]
@@ -96,7 +98,7 @@ def _not_finite(dump: RecorderDump, path: str) -> list[Finding]:
     ]
 
 
-def _request(dump: RecorderDump, path: str) -> list[Finding]:
+def _request(dump: RecorderDump, path: str, contents: RunContents) -> list[Finding]:
     return []
 
 
@@ -117,7 +119,7 @@ def _kind(value: float) -> str:
     return "NaN" if math.isnan(value) else "inf" if value > 0 else "-inf"
 
 
-def _ended(run: OneRun) -> list[Finding]:
+def _ended(run: OneRun, contents: RunContents) -> list[Finding]:
     end = run.end
     if end is None or end.status == "done":
         return []
@@ -131,7 +133,7 @@ def _ended(run: OneRun) -> list[Finding]:
             message=lines[0] if lines else f"the run {end.status}",
             evidence={"steps": float(len(run.steps))},
             remedy={"failed": "see the reason; its traceback is among the events", "diverged": _REPLAY}.get(
-                end.status, "`mixprec compare WORKLOAD --resume RUN` goes on"
+                end.status, how_to_go_on(contents)
             ),
         )
     ]

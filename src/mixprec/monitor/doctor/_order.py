@@ -32,6 +32,7 @@ _KINDS = (
     "uncovered GEMMs",
     "emulated without gain",
     "loss scale alarm",
+    "run stopped short",
     "terminated",
     "run interrupted",
     "versions",

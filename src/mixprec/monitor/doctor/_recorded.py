@@ -24,7 +24,9 @@ _EVENTS: dict[str, Severity] = {
 
 def recorded_findings(run: OneRun, contents: RunContents, thresholds: Thresholds) -> list[Finding]:
     """As they were written; a dump that was written is none of the run's faults."""
-    found = [_finding(record) for record in run.findings if record.name != "recorder dump"]
+    found = [
+        _finding(record) for record in run.findings if record.name != "recorder dump" and not _is_untrue(record, run)
+    ]
     found += [
         Finding(step=e.step, name=e.name, severity=_EVENTS[e.name], site=e.site, message=e.message)
         for e in run.events
@@ -45,3 +47,8 @@ def _finding(record: FindingRecord) -> Finding:
         remedy=record.remedy,
         rule=record.rule,
     )
+
+
+def _is_untrue(record: FindingRecord, run: OneRun) -> bool:
+    """Skipped steps of a loop that skipped none: it stepped on what was not finite, which is told by itself."""
+    return record.name == "steps skipped in a row" and all(step.applied for step in run.steps)

@@ -114,7 +114,8 @@ class PrometheusExporter:
 
     def _step(self, record: StepRecord) -> None:
         self._set("mixprec_step", record.step, record)
-        self._set("mixprec_loss", record.loss, record)
+        if record.loss is not None:
+            self._set("mixprec_loss", record.loss, record)
         if record.grad_norm is not None:
             self._set("mixprec_gradient_norm", record.grad_norm, record)
         if record.loss_scale is not None:

@@ -53,9 +53,8 @@ class Scalars:
 
     def _step(self, record: StepRecord) -> dict[str, float]:
         self._counted["skipped_steps"] += not record.applied
-        told = {"gradient_norm": record.grad_norm, "loss_scale": record.loss_scale}
+        told = {"loss": record.loss, "gradient_norm": record.grad_norm, "loss_scale": record.loss_scale}
         return {
-            "loss": record.loss,
             "step_seconds": record.seconds,
             "skipped_steps": float(self._counted["skipped_steps"]),
             **{name: value for name, value in told.items() if value is not None},

@@ -32,6 +32,8 @@ _NAMES = {"self": "input", "mat1": "input", "batch1": "input", "x": "input", "qu
 _UNSEEN = "a kernel that torch does not show"
 #: An input is taken for the cause of an overflow from this magnitude on.
 LARGE_INPUT = 1e4
+#: What the gradients are divided by to try whether a scale may be at fault that nobody has told of.
+TRIED_SCALE = 2.0**16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +44,9 @@ class Circumstances:
         model: the root.
         step: applied steps before it.
         inputs: ranges of what the model was called with.
-        scale: of the loss.
+        scale: of the loss; ``None``: nobody knows.
         losses_are_finite: whether the losses are, where that is known.
+        can_be_tried: whether the pass can be run again by this process alone.
         is_finite_at: whether the pass is finite were the outputs' gradients smaller by this factor.
         looks_ordinary: whether an overflow of a scaled gradient would be the dynamic scale's own doing.
     """
@@ -51,9 +54,10 @@ class Circumstances:
     model: nn.Module
     step: int
     inputs: tuple[Range, ...]
-    scale: float
+    scale: float | None
     losses_are_finite: bool
     is_finite_at: Callable[[float], bool]
+    can_be_tried: bool = True
     looks_ordinary: bool = False
 
 
@@ -131,6 +135,9 @@ def _of_source(birth: Birth, known: Circumstances) -> Fault:
         cause = causes.DIVERGED
     elif kind == "input" or (not kind and birth.site == LOSS):
         cause = causes.BAD_INPUT
+    elif kind == "constant":
+        fault = _fault(known.step, birth.site, "constant", values, values, causes.WRITTEN)
+        return replace(fault, operation=birth.reader or "given", direction=birth.direction)
     elif kind == "output":
         return _of_output_gradient(birth, known)
     elif not kind:
@@ -142,6 +149,9 @@ def _of_source(birth: Birth, known: Circumstances) -> Fault:
 def _of_unseen(birth: Birth, known: Circumstances) -> Fault:
     """What a kernel has made that torch's dispatcher does not see: a converted layer's casts into memory of its own."""
     is_forward = birth.direction == "forward"
+    if not known.can_be_tried:
+        fault = _fault(known.step, birth.site, "", birth.values, birth.values, causes.OTHER_RANK)
+        return replace(fault, direction=birth.direction)
     cause = causes.ACTIVATION_OVERFLOW if is_forward else causes.GRADIENT_OVERFLOW
     fault = _fault(known.step, birth.site, "input" if is_forward else "grad_output", birth.values, birth.values, cause)
     return replace(fault, operation=_UNSEEN, direction=birth.direction)
@@ -155,6 +165,7 @@ def _of_output_gradient(birth: Birth, known: Circumstances) -> Fault:
         values is not None
         and not values.nan
         and values.dtype == "fp16"
+        and known.scale is not None
         and known.scale > 1.0
         and known.losses_are_finite
     )
@@ -220,9 +231,18 @@ def _of_weight(fault: Fault, odd: OddWeight) -> Fault:
 
 def _of_gradient(fault: Fault, known: Circumstances) -> Fault:
     """An overflow of the backward pass: the loss scale's, if it goes away at scale 1."""
-    if known.scale <= 1.0:
-        return fault
+    if not known.can_be_tried:
+        return replace(
+            fault, detail="whether it goes away at a smaller loss scale was not tried: the pass talks to other ranks"
+        )
+    if known.scale is None or known.scale <= 1.0:
+        told = "it is not known what the loss is multiplied by" if known.scale is None else "the loss scale is 1"
+        less = f"were the gradients of the outputs {TRIED_SCALE:g} times smaller"
+        if not known.is_finite_at(TRIED_SCALE):
+            return replace(fault, detail=f"{told}; it would stay {less}")
+        hint = ": give scale=, if the loss is scaled" if known.scale is None else ""
+        return replace(fault, detail=f"{told}; the same backward pass would be finite {less}{hint}")
     if not known.is_finite_at(known.scale):
-        return replace(fault, detail=f"it stays at a loss scale of 1 (now {known.scale:g})")
+        return replace(fault, detail=f"not the loss scale: it stays at a loss scale of 1 (now {known.scale:g})")
     detail = f"the same backward pass is finite at a loss scale of 1 (now {known.scale:g})"
     return replace(fault, cause=causes.LOSS_SCALE, is_ordinary=known.looks_ordinary, detail=detail)

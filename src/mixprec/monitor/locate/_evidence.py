@@ -12,6 +12,8 @@ from ._range import Range, plain
 
 #: Operations that take rows of scores, in which -inf says that a place is masked.
 _SOFTMAX = ("softmax", "_softmax", "_log_softmax", "log_softmax", "_safe_softmax", "logsumexp")
+#: Those of them that give one number of a row, -inf where all of it is.
+REDUCTIONS_OF_MASKS = ("logsumexp",)
 _ATTENTION = "scaled_dot_product"
 #: Notes on storages.
 FLUSHED, SPREAD, AT_END = "flushed", "spread", "at an end"

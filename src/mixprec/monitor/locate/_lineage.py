@@ -25,10 +25,12 @@ class Birth:
             infinity itself (a mask); ``"source"``: it was there before the watched part began.
         site: module path.
         direction: ``"forward"`` or ``"backward"``.
-        evidence: of an operation: what it did.
+        evidence: of an operation or a constant: what it did.
+        is_meant: of a constant: whether it may be a mask.
         name: of a source: its kind and name; empty where it is not known: a kernel that torch's dispatcher does not see
             has made it.
         values: of a source.
+        reader: of a source: the operation that read it first.
         parents: births whose values its operands held.
     """
 
@@ -39,13 +41,15 @@ class Birth:
     evidence: Evidence | None = None
     name: str = ""
     values: Range | None = None
+    reader: str = ""
     parents: frozenset[Birth] = field(default_factory=frozenset)
+    is_meant: bool = True
 
     @property
     def is_quiet(self) -> bool:
         """Whether it may be meant: an infinity that was written, or a mask of -inf that was given."""
         if self.kind == "constant":
-            return True
+            return self.is_meant
         return self.kind == "source" and self.name != "" and self.values is not None and self.values.only_minus_inf
 
     def root(self) -> Birth:
@@ -107,7 +111,7 @@ class Lineage:
     def first(self, tensors: Iterable[Tensor]) -> Birth | None:
         """The first fault of those that led to the values of some tensors; ``None`` where nobody knows one."""
         roots = [birth.root() for x in tensors for birth in self.of(x)]
-        loud = [birth for birth in roots if birth.kind != "constant"] or roots
+        loud = [birth for birth in roots if birth.kind != "constant" or not birth.is_quiet] or roots
         return min(loud, key=lambda birth: birth.index) if loud else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -15,7 +15,9 @@ from ._diagnosis import Circumstances, diagnose, laundered, saturation_fault
 from ._fault import Fault
 from ._known import KnownTensors
 from ._lineage import Birth
-from ._range import Range, is_finite, is_measured, ranges_of, tensor_leaves
+from ._range import Range, is_finite, is_measured, own, ranges_of, tensor_leaves
+from ._sites import named_root
+from ._smaller_losses import SmallerLosses
 from ._watch import FaultWatch
 
 
@@ -24,7 +26,7 @@ def locate(
     run_step: Callable[[], object],
     *,
     step: int = 0,
-    scale: float = 1.0,
+    scale: float | Callable[[], float | None] | None = None,
     conversion: Conversion | None = None,
 ) -> Fault | None:
     """Run a step's forward and backward passes, watched, and tell the first bad value of them; the loss's own too.
@@ -34,17 +36,20 @@ def locate(
 
     Args:
         model: the root.
-        run_step: calls the model, its loss and ``backward``; no optimizer's step. What it returns (the loss, say) is
-            looked at too.
+        run_step: calls the model, its loss and ``backward``; no optimizer's step. The losses that it calls ``backward``
+            on are looked at, and what it returns.
         step: told with the fault.
-        scale: what ``run_step`` multiplies its loss by; an overflow of the backward pass is tried at 1.
+        scale: what ``run_step`` multiplies its loss by; an overflow of the backward pass is tried at 1. ``None``: it is
+            not known, and the scale is neither blamed nor excluded. Or a function that tells it after the run.
         conversion: of the model, or ``None``: found, if it has one.
 
     Returns:
-        The first fault; ``None`` where what it returns and all gradients are finite, and no cast hides an infinity.
+        The first fault; ``None`` where its losses, what it returns and all gradients are finite, and no cast hides an
+        infinity.
 
     Raises:
-        ValueError: ``run_step`` has changed parameters.
+        TypeError: ``model`` is no module, ``run_step`` cannot be called, or the scale is no number.
+        ValueError: ``run_step`` has changed parameters, or has run no backward pass and returned nothing.
 
     Example:
         >>> model = nn.Linear(2, 1)
@@ -52,12 +57,14 @@ def locate(
         >>> fault.site, fault.cause.name  # the sign of the infinity is that of the zero
         ('<loss>', 'log or division of a zero')
     """
+    _check(model, run_step, scale)
     conversion = conversion_of(model) if conversion is None else conversion
     versions = [(name, p, p._version) for name, p in model.named_parameters()]
-    known = KnownTensors(model)
-    watch = FaultWatch(model, conversion, known, is_whole=False)
+    named = named_root(model, conversion)
+    known = KnownTensors(named)
+    watch = FaultWatch(named, conversion, known, is_whole=False)
     inputs: list[Range] = []
-    bad = _run(model, conversion, run_step, watch, known, inputs)
+    losses, gradients = _run(model, conversion, run_step, watch, known, inputs)
     changed = [name for name, p, version in versions if p._version != version]
     if changed:
         raise ValueError(
@@ -65,15 +72,18 @@ def locate(
             "without the optimizer's step"
         )
     around = Circumstances(
-        model=model,
+        model=named,
         step=step,
         inputs=tuple(inputs),
-        scale=scale,
+        scale=scale() if callable(scale) else scale,
         losses_are_finite=True,
-        is_finite_at=lambda divisor: not _run(model, conversion, run_step, None, None, [], divisor),
+        can_be_tried=not watch.has_talked,
+        is_finite_at=lambda divisor: not _run(model, conversion, run_step, None, None, [], divisor)[1],
     )
-    birth = watch.lineage.first(bad)
-    if birth is None and bad:
+    found = [*losses, *gradients]
+    # A loss that is bad went bad before any gradient did.
+    birth = watch.lineage.first(losses) or watch.lineage.first(gradients)
+    if birth is None and found:
         birth = min((b.root() for b in watch.lineage.all), key=lambda b: b.index, default=None)
     return _hidden(watch, around) if birth is None else diagnose(birth, around)
 
@@ -96,8 +106,8 @@ def _run(
     known: KnownTensors | None,
     inputs: list[Range],
     divisor: float = 1.0,
-) -> list[Tensor]:
-    """Bad gradients, and bad tensors that ``run_step`` has returned."""
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Bad losses (and tensors that ``run_step`` has returned), and bad gradients."""
 
     def see(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if known is not None:
@@ -106,31 +116,59 @@ def _run(
 
     with everything_aside(model, conversion):
         if known is not None:
-            known.add_buffers(model)
+            known.add_buffers(named_root(model, conversion))
         with _hooks(model, see, divisor), torch.enable_grad():
             if watch is None:
                 returned = run_step()
             else:
                 with watch:
                     returned = run_step()
-        gradients = [p.grad for p in model.parameters() if p.grad is not None]
-        found = [*gradients, *(x.detach() for x in tensor_leaves(returned))]
-        return [x for x in found if is_measured(x) and not is_finite(x)]
+        gradients = [own(p.grad) for p in model.parameters() if p.grad is not None]
+        losses = [x.detach() for x in tensor_leaves(returned)]
+        losses += [] if watch is None else watch.backpropagated.roots
+        if watch is not None and not losses and not gradients:
+            raise ValueError(
+                "locate: run_step has run no backward pass through the model and has returned no tensor: there is "
+                "nothing to look at: call loss.backward() in it"
+            )
+        return _bad(losses), _bad(gradients)
+
+
+def _bad(tensors: list[Tensor]) -> list[Tensor]:
+    return [x for x in tensors if is_measured(x) and not is_finite(x)]
+
+
+def _check(model: object, run_step: object, scale: object) -> None:
+    if not isinstance(model, nn.Module):
+        raise TypeError(
+            f"locate: model is a {type(model).__name__}, expected a torch.nn.Module; the order is "
+            "locate(model, run_step)"
+        )
+    if isinstance(run_step, nn.Module) or not callable(run_step):
+        raise TypeError(
+            f"locate: run_step is a {type(run_step).__name__}, expected a function without arguments that runs the "
+            "forward and the backward pass, e.g. lambda: loss_fn(model(x), y).backward()"
+        )
+    is_number = isinstance(scale, int | float) and not isinstance(scale, bool)
+    if scale is not None and not is_number and not callable(scale):
+        raise TypeError(f"locate: scale is a {type(scale).__name__}, expected a number, or None where it is not known")
 
 
 @contextmanager
 def _hooks(model: nn.Module, see: Callable[..., None], divisor: float) -> Generator[None]:
-    """Tells what the model is called with, and makes the gradients of its outputs smaller."""
+    """Tells what the model is called with, and makes the gradients of its losses smaller, or else of its outputs."""
+    smaller = SmallerLosses(divisor)
 
     def shrink(module: nn.Module, args: Any, output: Any) -> None:
         if divisor != 1.0:
             for x in tensor_leaves(output):
                 if x.requires_grad:
-                    x.register_hook(lambda gradient: gradient / divisor)
+                    x.register_hook(lambda gradient: gradient if smaller.is_done else gradient / divisor)
 
     handles = (model.register_forward_pre_hook(see, with_kwargs=True), model.register_forward_hook(shrink))
     try:
-        yield
+        with nullcontext() if divisor == 1.0 else smaller:
+            yield
     finally:
         for handle in handles:
             handle.remove()

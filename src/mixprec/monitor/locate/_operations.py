@@ -13,6 +13,18 @@ from torch import Tensor
 _HOLLOW = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "set_", "resize_")
 #: Plain numbers that are no values of the result.
 _NO_VALUES = ("dtype", "device", "layout", "dim", "p")
+#: Operations with which a program writes an infinity into a tensor; others compute with it.
+_WRITES = (
+    "masked_fill",
+    "full",
+    "fill",
+    "where",
+    "scalar_tensor",
+    "constant_pad_nd",
+    "lift_fresh",
+    "copy",
+    "index_put",
+)
 
 
 @dataclass(frozen=True)
@@ -24,12 +36,14 @@ class Operation:
         arguments: their names, in order.
         changed: positions and names of those that it writes to.
         is_silent: whether it makes no values: a view, or memory without values.
+        talks: whether it waits for other ranks.
     """
 
     name: str
     arguments: tuple[str, ...]
     changed: frozenset[str]
     is_silent: bool
+    talks: bool
 
     def named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         """The arguments by name; the elements of a list share its name."""
@@ -60,6 +74,11 @@ def writes_infinity(numbers: Mapping[str, float]) -> bool:
     return any(not math.isfinite(value) for value in numbers.values())
 
 
+def is_write(operation: Operation) -> bool:
+    """Whether an operation puts a number into a tensor as it is."""
+    return any(name in operation.name for name in _WRITES)
+
+
 def operation_of(func: Any) -> Operation:
     """What the schema of an operator says."""
     schema = func._schema
@@ -71,4 +90,5 @@ def operation_of(func: Any) -> Operation:
         arguments=tuple(a.name for a in schema.arguments),
         changed=changed,
         is_silent=is_view or name in _HOLLOW,
+        talks="c10d" in namespace,
     )

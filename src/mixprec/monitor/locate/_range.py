@@ -76,8 +76,15 @@ def is_finite(x: Tensor) -> bool:
     return bool(torch.isfinite(plain(x)).all())
 
 
+def own(x: Tensor) -> Tensor:
+    """What this rank has of a sharded tensor; any other as it is."""
+    to_local = getattr(x, "to_local", None)
+    return x if to_local is None else to_local()
+
+
 def plain(x: Tensor) -> Tensor:
-    """A measured tensor's elements as real numbers of a dtype that torch can compare."""
+    """A measured tensor's elements as real numbers of a dtype that torch can compare; of a sharded one this rank's."""
+    x = own(x)
     x = torch.view_as_real(x.detach().resolve_conj()) if x.is_complex() else x.detach()
     return x.float() if x.dtype.itemsize == 1 else x
 

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase  # what all such layers share
 from torch.utils import _pytree as pytree
+from torch.utils.hooks import RemovableHandle
 
 from ...nn import Conversion, conversion_of, is_in_backward
 from .._finding import Finding
-from .._model_hooks import ModelHook
+from .._model_hooks import ModelHook, called_modules
 from .._random_states import random_states
 from .._step_watch import QuietWatch, StepFacts
 from ._range import tensor_leaves
@@ -42,6 +43,7 @@ class MicroBatch:
     """One forward pass, and the gradients that came back to its outputs.
 
     Attributes:
+        module: that was called: the model, or a part of one that is only a container.
         args: of the call, the caller's own tensors.
         kwargs: likewise.
         versions: of the tensors in them.
@@ -52,6 +54,7 @@ class MicroBatch:
         gradients: of each output tensor, by its place among them, for each backward pass.
     """
 
+    module: nn.Module
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     versions: list[tuple[Tensor, int]]
@@ -81,7 +84,7 @@ class StepRecording(QuietWatch):
     output is kept until the step ends.
 
     Args:
-        model: the root; hooks on it see its calls.
+        model: the root; hooks on it see its calls (of a container without a forward pass, those of its parts).
         conversion: of the model, or ``None``: found, if it has one.
 
     Example:
@@ -98,17 +101,29 @@ class StepRecording(QuietWatch):
         self.conversion = conversion_of(model) if conversion is None else conversion
         self.passes: deque[MicroBatch] = deque(maxlen=_REMEMBERED)
         self.forgotten = self.compiled = 0
+        self._is_over = False
         self._copies: dict[tuple[str, str], KeptBuffer] = {}
         self._running: list[MicroBatch | None] = []
-        self._handles = [
-            model.register_forward_pre_hook(ModelHook(self._begin), prepend=True, with_kwargs=True),
-            model.register_forward_hook(ModelHook(self._end), always_call=True),
-        ]
+        self._handles: list[RemovableHandle] = []
+        for called in called_modules(model):
+            self._handles += [
+                called.register_forward_pre_hook(ModelHook(self._begin), prepend=True, with_kwargs=True),
+                called.register_forward_hook(ModelHook(self._end), always_call=True),
+            ]
+
+    def states_of(self, args: tuple[Any, ...]) -> dict[str, Any] | None:
+        """The random states that the running pass began with, if it is the one with these arguments."""
+        return self.passes[-1].states if self.passes and self.passes[-1].args is args else None
 
     def forget(self) -> None:
         """The step is over."""
         self.passes.clear()
         self.forgotten = self.compiled = 0
+        self._is_over = False
+
+    def end(self) -> None:
+        """The step is over, but another optimizer may step by its passes: the next pass lets go of them."""
+        self._is_over = True
 
     def close(self) -> None:
         """Take the hooks off the model."""
@@ -141,11 +156,14 @@ class StepRecording(QuietWatch):
         if not torch.is_grad_enabled() or is_in_backward():
             self._running.append(None)
             return
+        if self._is_over:
+            self.forget()
         if len(self.passes) == _REMEMBERED:
             self.forgotten += 1
         conversion = self.conversion
         device = next((p.device.type for p in self.model.parameters()), "cpu")
         batch = MicroBatch(
+            module=module,
             args=args,
             kwargs=dict(kwargs),
             versions=[(x, x._version) for x in pytree.tree_leaves((args, kwargs)) if _has_version(x)],

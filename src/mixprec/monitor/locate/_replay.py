@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -17,6 +17,7 @@ from .._random_states import load_random_states
 from ._known import KnownTensors
 from ._range import is_finite, is_measured, tensor_leaves
 from ._recording import MicroBatch, StepRecording
+from ._sites import named_root
 from ._watch import FaultWatch
 
 
@@ -55,12 +56,13 @@ class Replay:
 
     def watched(self, batch: MicroBatch) -> Seen:
         """One pass again, and every operation of it seen."""
-        known = KnownTensors(self._model)
+        named = named_root(self._model, self._conversion)
+        known = KnownTensors(named)
         known.add_arguments(batch.args, batch.kwargs)
         for gradients in batch.gradients.values():
             for i, (gradient, _) in gradients.items():
                 known.add_gradient(gradient, i)
-        watch = FaultWatch(self._model, self._conversion, known, is_whole=True)
+        watch = FaultWatch(named, self._conversion, known, is_whole=True, may_talk=False)
         outputs, bad = self._run(batch, watch, 1.0, known)
         return Seen(watch, batch, outputs, bad)
 
@@ -74,29 +76,39 @@ class Replay:
         buffers = {key: kept.copy for key, kept in batch.buffers.items() if kept.copy is not None}
         with everything_aside(self._model, self._conversion, batch.casts, buffers):
             if known is not None:
-                known.add_buffers(self._model)
+                known.add_buffers(named_root(self._model, self._conversion))
             load_random_states(batch.states)
             with watch:
                 outputs = self._forward(batch)
-                self._backward(batch, outputs, divisor)
-            gradients = [_values(p.grad) for p in self._model.parameters() if p.grad is not None]
-            bad = [gradient for gradient in gradients if is_measured(gradient) and not is_finite(gradient)]
+                gradients = self._backward(batch, outputs, divisor)
+            bad = [x for x in map(_values, gradients) if is_measured(x) and not is_finite(x)]
             return [x.detach() for x in outputs], bad
 
     def _forward(self, batch: MicroBatch) -> list[Tensor]:
         args, kwargs = pytree.tree_map(_detached, (batch.args, batch.kwargs))
         device, enabled, dtype = batch.autocast
         with torch.enable_grad(), torch.autocast(device, dtype=dtype, enabled=enabled, cache_enabled=False):
-            return tensor_leaves(self._model(*args, **kwargs))
+            return tensor_leaves(batch.module(*args, **kwargs))
 
-    def _backward(self, batch: MicroBatch, outputs: list[Tensor], divisor: float) -> None:
+    def _backward(self, batch: MicroBatch, outputs: list[Tensor], divisor: float) -> list[Tensor]:
+        """Gradients of the parameters; beside other ranks without running hooks that wait for a gradient (DDP's)."""
+        parameters = [p for p in self._model.parameters() if p.requires_grad]
+        found: list[Tensor] = []
         with ExitStack() as stack:
             if self._conversion is not None:
                 stack.enter_context(self._conversion.region())
             for gradients in batch.gradients.values():
                 roots = [i for i in gradients if i < len(outputs) and outputs[i].requires_grad]
                 values = [gradients[i][0] if divisor == 1.0 else gradients[i][0] / divisor for i in roots]
-                torch.autograd.backward([outputs[i] for i in roots], values, retain_graph=len(batch.gradients) > 1)
+                again = len(batch.gradients) > 1
+                if not has_other_ranks():
+                    torch.autograd.backward([outputs[i] for i in roots], values, retain_graph=again)
+                    continue
+                gradients = torch.autograd.grad(
+                    [outputs[i] for i in roots], parameters, values, retain_graph=again, allow_unused=True
+                )
+                found += [gradient for gradient in cast("tuple[Tensor | None, ...]", gradients) if gradient is not None]
+        return found + [p.grad for p in parameters if p.grad is not None]
 
 
 @torch.no_grad()

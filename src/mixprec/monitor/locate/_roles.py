@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ...formats import get_format
-from ...nn import SeenOperand
+from ...nn import ROOT, SeenOperand
 from ...specs import Cast, parse_cast
 from ._lineage import Birth
 from ._range import Range, is_finite, is_measured, range_of
@@ -43,28 +43,34 @@ class Roles:
 
     Args:
         origins: gives the births of a bad operand.
-
-    Attributes:
-        bad: births of the bad operands that a site was given: its casts may bring them into memory of its own unseen.
     """
 
     def __init__(self, origins: Callable[[Tensor], frozenset[Birth]]) -> None:
         self._origins = origins
-        self.bad: dict[str, frozenset[Birth]] = {}
+        self._bad: dict[str, frozenset[Birth]] = {}
         self._site, self._seen = "", dict[str, Tensor]()
         self.saturations: list[Saturation] = []
 
     def operand(self, seen: SeenOperand) -> None:
         """An operand is about to be cast."""
-        if seen.site != self._site:
-            self._site, self._seen = seen.site, {}
+        site = seen.site or ROOT
+        if site != self._site:
+            self._site, self._seen = site, {}
         self._seen[seen.role] = seen.x
         if is_measured(seen.x):
             with torch._C.DisableTorchFunction():  # pyright: ignore[reportPrivateUsage]  # no mode is to see this
                 births = frozenset[Birth]() if is_finite(seen.x) else self._origins(seen.x)
                 if births:
-                    self.bad[seen.site] = self.bad.get(seen.site, frozenset()) | births
+                    self._bad[site] = self._bad.get(site, frozenset()) | births
                 self._note_saturation(seen, births)
+
+    def births_at(self, site: str) -> frozenset[Birth]:
+        """Births of the bad operands that a site was given: its casts may bring them into memory of its own unseen.
+
+        Products of one module with names of their own (``attn.in_proj``) are the module's too.
+        """
+        inside = [births for name, births in self._bad.items() if name.startswith(f"{site}.") or site == ROOT]
+        return self._bad.get(site) or frozenset[Birth]().union(*inside)
 
     def at(self, site: str) -> Mapping[str, Range]:
         """The operands of the product of a site, if it is the one that runs, by role."""
@@ -87,7 +93,7 @@ class Roles:
         if births or (limit > 0.0 and values.amax > limit * _beyond(cast)):
             self.saturations.append(
                 Saturation(
-                    site=seen.site,
+                    site=seen.site or ROOT,
                     role=seen.role,
                     gemm=seen.gemm,
                     cast=seen.cast,

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable
 
 from . import causes
-from ._evidence import AT_END, FLUSHED, SPREAD, Evidence, Operand
+from ._evidence import AT_END, FLUSHED, REDUCTIONS_OF_MASKS, SPREAD, Evidence, Operand
+from ._operations import writes_infinity
 from ._range import limit_of
 from .causes import Cause
 
@@ -55,11 +56,25 @@ def judge(evidence: Evidence) -> tuple[Cause, Operand | None]:
     return causes.UNKNOWN, evidence.widest()
 
 
+def _written(evidence: Evidence) -> Judged:
+    """The program has given the infinity or the NaN as a number."""
+    if not writes_infinity(evidence.numbers):
+        return None
+    return causes.WRITTEN, evidence.operands[0] if evidence.operands else None
+
+
+def _of_mask(evidence: Evidence) -> Judged:
+    """Operands had infinities that were meant, or were given: this operation has let them out."""
+    sick = next((x for x in evidence.operands if x.values.bad), None)
+    return None if sick is None or evidence.takes_masks or evidence.result.nan else (causes.WRITTEN, sick)
+
+
 def _masked_row(evidence: Evidence) -> Judged:
     """A softmax over a row of -inf; or the sum that makes one, of a score and the format's lowest value."""
     if evidence.takes_masks:
         masked = next((x for x in evidence.operands if x.has_masked_row or x.values.minus_inf), None)
-        return (causes.MASKED_ROW, masked) if masked is not None and evidence.result.nan else None
+        shows = evidence.result.nan or evidence.name in REDUCTIONS_OF_MASKS
+        return (causes.MASKED_ROW, masked) if masked is not None and shows else None
     if not evidence.is_forward or evidence.name not in _SUMS or not evidence.result.minus_inf:
         return None
     lowest = min(evidence.operands, key=lambda x: x.values.low, default=None)
@@ -118,6 +133,8 @@ def _zero(evidence: Evidence) -> Judged:
     if not (name in _LOGS or name in _DIVISIONS or name in _ENDS or quotient):
         return None
     operand = _end(evidence) if name in _ENDS else _divisor(evidence)
+    if name.startswith("div") and evidence.numbers.get("other") == 0.0:
+        return causes.ZERO, evidence.widest()
     if operand is None:
         return None
     return (causes.FLUSHED_ZERO if FLUSHED in operand.tags else causes.ZERO), operand
@@ -153,7 +170,9 @@ def _overflow(evidence: Evidence) -> Judged:
 
 
 RULES: tuple[Rule, ...] = (
+    _written,
     _masked_row,
+    _of_mask,
     _flushed_variance,
     _outside_domain,
     _derivative_at_zero,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 #: A scale that has fallen this far below one that steps were applied at is no probing any more.
 _FALLEN = 2.0**4
 #: In a row of skipped steps that began with an ordinary one, the next to be replayed.
@@ -31,6 +34,15 @@ class ScaleHistory:
     def judge(self, *, is_ordinary: bool) -> None:
         """What a replay of the last skipped step has found."""
         self._was_ordinary = is_ordinary
+
+    def state_dict(self) -> dict[str, Any]:
+        """What it remembers, as JSON can hold it."""
+        return {"applied": self._applied, "skipped": list(self._skipped), "was ordinary": self._was_ordinary}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a ``state_dict()``."""
+        self._applied, self._skipped = state["applied"], list(state["skipped"])
+        self._was_ordinary = bool(state["was ordinary"])
 
     @property
     def looks_ordinary(self) -> bool:

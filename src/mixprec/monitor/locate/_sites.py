@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
-from ...nn import ROOT, ModuleStack, NodeOrigins, is_in_backward
+from ...nn import ROOT, Conversion, ModuleStack, NodeOrigins, is_in_backward
 from ._fault import LOSS
 
 #: The backward pass of a change of dtype, which belongs to whose output it was.
@@ -30,6 +31,12 @@ class Place:
     module: nn.Module | None
     direction: str
     node: str = ""
+
+
+def named_root(model: nn.Module, conversion: Conversion | None) -> nn.Module:
+    """The module from which sites are named: inside of DDP's wrapper, unless it was the wrapper that was converted."""
+    inner = model.module if isinstance(model, DistributedDataParallel) else model
+    return inner if conversion is None or conversion.model is inner else model
 
 
 class Sites:

@@ -12,11 +12,12 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
 from ...nn import Conversion, uncompiled
-from ._evidence import AT_END, FLUSHED, SPREAD, Evidence, Operand, has_masked_row
+from ._backpropagated import Backpropagated
+from ._evidence import AT_END, FLUSHED, REDUCTIONS_OF_MASKS, SPREAD, Evidence, Operand, has_masked_row
 from ._known import KnownTensors
 from ._lineage import Birth, Lineage
-from ._operations import Operation, operation_of, writes_infinity
-from ._range import is_finite, is_measured, range_of
+from ._operations import Operation, is_write, operation_of, writes_infinity
+from ._range import is_finite, is_measured, plain, range_of
 from ._roles import Roles
 from ._sites import Place, Sites
 
@@ -26,9 +27,14 @@ _POINTWISE = (
     *("mul", "mul_", "add", "add_", "sub", "neg", "abs", "relu", "clamp", "clamp_min", "sqrt", "rsqrt", "square"),
     *("pow", "clone", "copy_", "_to_copy", "mean", "select_copy", "index_select", "sum", "cat"),
 )
+_PRODUCTS = ("mul", "mul_", "div", "div_")
 _PROBABILITY = "binary_cross_entropy_backward"
 #: Births whose operands are looked at closely; a pass that has gone bad makes thousands.
 _CLOSELY = 256
+
+
+class TalkError(RuntimeError):
+    """A replay on one rank would have waited for the others."""
 
 
 class FaultWatch(TorchDispatchMode):
@@ -42,15 +48,27 @@ class FaultWatch(TorchDispatchMode):
         conversion: of it, or ``None``.
         known: what is there before.
         is_whole: whether nothing but the model runs inside.
+        may_talk: whether the other ranks of a process group run the same, so that operations may wait for them.
 
     Attributes:
         lineage: what has been seen.
+        has_talked: whether an operation has waited for other ranks.
+        backpropagated: what backward passes began at.
         roles: what the conversion's own products have said of their operands.
     """
 
-    def __init__(self, model: nn.Module, conversion: Conversion | None, known: KnownTensors, *, is_whole: bool) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        conversion: Conversion | None,
+        known: KnownTensors,
+        *,
+        is_whole: bool,
+        may_talk: bool = True,
+    ) -> None:
         super().__init__()
-        self.lineage, self.known = Lineage(), known
+        self.has_talked, self._may_talk = False, may_talk
+        self.lineage, self.known, self.backpropagated = Lineage(), known, Backpropagated()
         self.roles = Roles(lambda x: self._origins(x, x))
         self._sites = Sites(model, is_whole=is_whole)
         self._conversion = conversion
@@ -79,6 +97,10 @@ class FaultWatch(TorchDispatchMode):
         operation = self._operations.get(func)
         if operation is None:
             operation = self._operations[func] = operation_of(func)
+        if operation.talks:
+            self._talk(operation)
+            return func(*args, **kwargs)  # its results are there only when somebody has waited for it
+        self.backpropagated.note(operation.name, [x for _, x in operation.tensors(args, kwargs)])
         if operation.is_silent:
             return func(*args, **kwargs)
         with torch._C.DisableTorchFunction():  # pyright: ignore[reportPrivateUsage]  # no mode is to see what is asked here
@@ -86,6 +108,14 @@ class FaultWatch(TorchDispatchMode):
             out = func(*args, **kwargs)
             self._look(operation, (args, kwargs), operands, out)
         return out
+
+    def _talk(self, operation: Operation) -> None:
+        self.has_talked = True
+        if not self._may_talk:
+            raise TalkError(
+                f"the model talks to other ranks ({operation.name}), which do not replay: call session.locate(...) on "
+                "all of them"
+            )
 
     def _look(
         self,
@@ -100,36 +130,63 @@ class FaultWatch(TorchDispatchMode):
         bad = [x for x in results if not is_finite(x)]
         if not bad:
             return
-        numbers = operation.numbers(*called)
+        numbers, title = operation.numbers(*called), operation.title(*called)
         sick = [(name, x, itself) for name, x, itself in operands if not is_finite(x)]
-        parents = frozenset(birth for _, x, itself in sick for birth in self._origins(x, itself))
-        if writes_infinity(numbers) and not sick:
-            births = self._bear("constant", self._sites.now(), None, frozenset())
-        elif not sick or (_has_nan(bad) and not _has_nan([x for _, x, _ in sick])):
+        parents = frozenset(birth for _, x, itself in sick for birth in self._origins(x, itself, title))
+        is_written = writes_infinity(numbers) and not sick
+        births = parents
+        if is_written or _is_born(bad, [x for _, x, _ in sick]) or self._is_new(operation, bad, sick, parents):
             place = self._sites.now()
-            evidence = self._evidence(operation.title(*called), place, operands, bad, numbers)
-            births = self._bear("operation", place, evidence, parents)
-        else:
-            births = parents
+            evidence = self._evidence(title, place, operands, bad, numbers)
+            births = self._bear("constant" if is_written else "operation", place, evidence, parents, operation)
         for x in bad:
             self.lineage.put(x, births)
 
-    def _bear(self, kind: Any, place: Place, evidence: Evidence | None, parents: frozenset[Birth]) -> frozenset[Birth]:
-        index = len(self.lineage.all)
-        return self.lineage.bear(Birth(index, kind, place.site, place.direction, evidence, parents=parents))
+    def _is_new(
+        self,
+        operation: Operation,
+        bad: list[Tensor],
+        sick: list[tuple[str, Tensor, Tensor]],
+        parents: frozenset[Birth],
+    ) -> bool:
+        """Whether an infinity that was meant (a mask) becomes one that was not."""
+        if not all(birth.is_quiet for birth in parents) or is_write(operation):
+            return False
+        if operation.name in REDUCTIONS_OF_MASKS:
+            return any(has_masked_row(x, range_of(x)) for _, x, _ in sick)
+        if operation.name in _PRODUCTS and self._sites.now().direction == "backward":
+            return True
+        return _has_plus_inf(bad) and not _has_plus_inf([x for _, x, _ in sick])
 
-    def _origins(self, x: Tensor, itself: Tensor) -> frozenset[Birth]:
+    def _bear(
+        self, kind: Any, place: Place, evidence: Evidence, parents: frozenset[Birth], operation: Operation
+    ) -> frozenset[Birth]:
+        # A mask is -inf and written; in the backward pass nothing else of the kind is meant.
+        is_meant = place.direction == "forward" or (evidence.result.only_minus_inf and is_write(operation))
+        birth = Birth(
+            index=len(self.lineage.all),
+            kind=kind,
+            site=place.site,
+            direction=place.direction,
+            evidence=evidence,
+            parents=parents,
+            is_meant=is_meant,
+        )
+        return self.lineage.bear(birth)
+
+    def _origins(self, x: Tensor, itself: Tensor, reader: str = "") -> frozenset[Birth]:
         """The births of a bad operand; one that was there before is a birth of its own."""
         births = self.lineage.of(itself)
         if births:
             return births
         known = self.known.of(itself)
         place = self._sites.now()
-        if known is None and place.site in self.roles.bad:
-            return self.roles.bad[place.site]
-        site, name = (place.site, "") if known is None else (known.site, f"{known.kind} {known.name}")
+        if known is None and self.roles.births_at(place.site):
+            return self.roles.births_at(place.site)
+        unknown = "constant" if x.numel() == 1 else ""
+        site, name = (place.site, unknown) if known is None else (known.site, f"{known.kind} {known.name}")
         index, values = len(self.lineage.all), range_of(x)
-        birth = Birth(index, "source", site, place.direction, name=name, values=values)
+        birth = Birth(index, "source", site, place.direction, name=name, values=values, reader=reader)
         births = self.lineage.bear(birth)
         self.lineage.put(itself, births)
         return births
@@ -189,6 +246,15 @@ def _read(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 def _can_be_seen(x: object) -> bool:
     return is_measured(x) and not is_traceable_wrapper_subclass(x)
+
+
+def _is_born(bad: list[Tensor], sick: list[Tensor]) -> bool:
+    """Whether bad values were not there before: of finite operands, or a NaN of infinities."""
+    return not sick or (_has_nan(bad) and not _has_nan(sick))
+
+
+def _has_plus_inf(tensors: list[Tensor]) -> bool:
+    return any(bool((plain(x) == torch.inf).any()) for x in tensors)
 
 
 def _has_nan(tensors: list[Tensor]) -> bool:

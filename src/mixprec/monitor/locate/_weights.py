@@ -54,6 +54,8 @@ def odd_weights(model: nn.Module) -> list[OddWeight]:
 
 def _odd(name: str, p: Tensor) -> Iterable[OddWeight]:
     magnitudes = plain(p).abs().reshape(-1).float()
+    if magnitudes.numel() == 0:
+        return  # this rank has none of it
     worst = int(torch.where(magnitudes.isnan(), torch.inf, magnitudes).argmax())
     largest = magnitudes[worst].item()
     if largest >= FLIP_LEAST or largest != largest:

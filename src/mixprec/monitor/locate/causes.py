@@ -45,7 +45,7 @@ ACTIVATION_OVERFLOW = Cause(
     "activation overflow", "run this module in bf16 or fp32 (a rule of the recipe), or make its input smaller"
 )
 GRADIENT_OVERFLOW = Cause(
-    "gradient overflow", "not the loss scale is at fault: run this module in bf16 or fp32, or make its gradient smaller"
+    "gradient overflow", "run this module in bf16 or fp32 (a rule of the recipe), or make its gradient smaller"
 )
 LOSS_SCALE = Cause("loss scale too high", "give a smaller loss scale, or a dynamic one")
 SATURATED_SCALE = Cause(
@@ -54,6 +54,13 @@ SATURATED_SCALE = Cause(
 LAUNDERED = Cause(
     "infinity laundered by a saturating cast",
     "a saturating cast has made a finite number of it: mend what made the infinity, or let the cast propagate",
+)
+OTHER_RANK = Cause(
+    "fault on another rank", "what this rank has made is finite: look at what the other ranks have found"
+)
+WRITTEN = Cause(
+    "infinity written by the program",
+    "the code gives an infinite number, or lets the -inf of a mask out (a masked target): mend this operation",
 )
 LOSS_FAULT = Cause("loss fault", "look into the loss: give it to monitor.locate(model, run_step), which watches inside")
 UNKNOWN = Cause("not known", "look at the operation's operands")
@@ -75,6 +82,8 @@ CAUSES: tuple[Cause, ...] = (
     LOSS_SCALE,
     SATURATED_SCALE,
     LAUNDERED,
+    WRITTEN,
+    OTHER_RANK,
     LOSS_FAULT,
     UNKNOWN,
     NOT_REPRODUCED,

@@ -30,6 +30,7 @@ class StepEntry:
         batches: one for each forward pass.
         states: of the random generators when its first forward pass began; ``None`` where none was seen.
         statistics: where it was sampled.
+        optimizers: that took it.
     """
 
     step: int
@@ -43,6 +44,11 @@ class StepEntry:
     batches: list[BatchIdentity] = field(default_factory=list[BatchIdentity])
     states: dict[str, Any] | None = None
     statistics: list[StatisticsRow] = field(default_factory=list[StatisticsRow])
+    optimizers: tuple[str, ...] = ()
+
+    def goes_on(self, facts: StepFacts) -> bool:
+        """Whether another optimizer has stepped by the same passes: none was seen since."""
+        return bool(self.optimizers and facts.optimizers) and not set(self.optimizers) & set(facts.optimizers)
 
     def add_loss(self, name: str, loss: Tensor) -> None:
         """A loss is about to be backpropagated."""
@@ -65,6 +71,7 @@ class StepEntry:
         self.outcome, self.step = outcome, facts.step
         self.losses, self.grad_norm = facts.losses, facts.grad_norm
         self.norms, self.loss_scales = facts.norms, facts.loss_scales
+        self.optimizers = facts.optimizers
         self.backward.clear()
 
     def record(self) -> RecordedStep:

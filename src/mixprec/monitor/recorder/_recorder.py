@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import platform
 import socket
@@ -11,7 +10,7 @@ import time
 import traceback
 import weakref
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +28,8 @@ from ._held import HeldBatches
 from ._passes import watch_passes
 from ._process import ProcessWatch
 from ._state import DumpState
+from ._streaks import Streaks
 
-#: Steps from one dump of a loss scale that finds its level to the next.
-_ORDINARY_APART = 100
-#: Skipped steps in a row up to which a loss scale may be finding its level.
-_ORDINARY_IN_ROW = 8
 _NOTE = "mixprec: the last steps are in "
 
 
@@ -98,11 +94,11 @@ class FlightRecorder(QuietWatch):
         self._ring: deque[StepEntry] = deque(maxlen=steps)
         self._held = HeldBatches(batch_bytes)
         self._entry: StepEntry | None = None
+        self._states_of: Callable[[tuple[Any, ...]], dict[str, Any] | None] = _unknown
         self._name = ""
         self._step = 0
-        self._in_backward = self._is_writing = self._was_told = False
-        self._bad_in_row = 0
-        self._last_ordinary = -math.inf
+        self._in_backward = self._is_writing = False
+        self._streaks = Streaks()
         self.own_seconds = 0.0
         self._handles = watch_passes(model, self)
         self._process = ProcessWatch(self) if watch_process else None
@@ -119,6 +115,14 @@ class FlightRecorder(QuietWatch):
         """
         self._name = str(name)
 
+    def take_states_from(self, states_of: Callable[[tuple[Any, ...]], dict[str, Any] | None]) -> None:
+        """Let somebody who looks at each pass before this recorder give the random states that it began with.
+
+        Args:
+            states_of: given the arguments of the running pass; ``None`` where it does not know that one.
+        """
+        self._states_of = states_of
+
     def begin_pass(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """A training pass of the model begins; told by its hook."""
         if self._in_backward:  # a recomputation
@@ -126,7 +130,7 @@ class FlightRecorder(QuietWatch):
         started = time.perf_counter()
         entry = self._current()
         if entry.states is None:
-            entry.states = random_states()
+            entry.states = self._states_of(args) or random_states()
         entry.add_batch(BatchIdentity.of(args, kwargs, name=self._name))
         self._held.add(args, kwargs)
         self._name = ""
@@ -213,6 +217,14 @@ class FlightRecorder(QuietWatch):
             self._process.close()
             self._process = None
 
+    def state_dict(self) -> dict[str, Any]:
+        """What decides when the next dump is written, as JSON can hold it; the ring is not in it."""
+        return self._streaks.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a ``state_dict()``."""
+        self._streaks.load_state_dict(state)
+
     def _current(self) -> StepEntry:
         if self._entry is None:
             self._entry = StepEntry(step=self._step)
@@ -221,11 +233,18 @@ class FlightRecorder(QuietWatch):
 
     def _end(self, outcome: Outcome, facts: StepFacts) -> None:
         started = time.perf_counter()
-        entry = self._current()
+        entry = self._following(facts) if self._entry is None else self._entry
         entry.end(outcome, facts)
         self._ring.append(entry)
         self._entry, self._step, self._in_backward = None, facts.step, False
         self.own_seconds += time.perf_counter() - started
+
+    def _following(self, facts: StepFacts) -> StepEntry:
+        """The entry of a step that no pass was seen of: an optimizer may step by the passes of another's step."""
+        if self._ring and self._ring[-1].goes_on(facts):
+            last = self._ring[-1]
+            return StepEntry(step=facts.step, states=last.states, batches=last.batches)
+        return self._current()
 
     def _unwatched(self, step: int) -> tuple[Finding, ...]:
         """What of the process is not watched, at the first step."""
@@ -233,23 +252,11 @@ class FlightRecorder(QuietWatch):
         return tuple(Finding(step=step, name="recorder", severity="note", message=note) for note in notes)
 
     def _judge(self, facts: StepFacts) -> tuple[Finding, ...]:
-        """Dump at the first step of a streak, and again where a loss is the first not to be finite in it."""
-        bad_losses = [name for name, loss in facts.losses if not math.isfinite(loss)]
-        is_bad = bool(bad_losses) or not facts.is_finite
-        self._bad_in_row = self._bad_in_row + 1 if is_bad else 0
-        is_scaled = any(scale > 1.0 for scale in facts.loss_scales.values())
-        is_ordinary = not bad_losses and is_scaled and self._bad_in_row < _ORDINARY_IN_ROW
-        is_new = is_bad and (self._bad_in_row == 1 or (not is_ordinary and not self._was_told))
-        self._was_told = is_bad and (self._was_told or not is_ordinary)
-        if not is_new:
+        cause = self._streaks.judge(facts)
+        if cause is None:
             return ()
-        if is_ordinary:
-            if facts.step - self._last_ordinary < _ORDINARY_APART:
-                return ()
-            self._last_ordinary = facts.step
-        what = f"the loss {bad_losses[0]!r}" if bad_losses else "a gradient"
-        path = self._try("non-finite", f"{what} is not finite", is_ordinary=is_ordinary)
-        return () if is_ordinary else (self._told(facts.step, path),)
+        path = self._try("non-finite", f"{cause.what} is not finite", is_ordinary=cause.is_ordinary)
+        return () if cause.is_ordinary else (self._told(facts.step, path),)
 
     def _told(self, step: int, path: Path | None) -> Finding:
         if path is None:
@@ -302,6 +309,10 @@ class FlightRecorder(QuietWatch):
             return write_dump(self._run, dump, DumpState(random=states, calls=tuple(calls)), keep=self._keep)
         finally:
             self._is_writing = False
+
+
+def _unknown(args: tuple[Any, ...]) -> None:
+    """Nobody looks at passes before the recorder."""
 
 
 def _is_told(error: BaseException | None) -> bool:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from ...nn import is_converted_layer
+from .._model_hooks import called_modules, is_training_pass
 from ._gatherer import Gatherer
 
 #: Modules without a weight of that name that are worth a look all the same.
@@ -30,19 +31,28 @@ class PlainModules:
         model: the root; its modules are looked through at each ``watch``.
         gatherer: is shown the tensors.
         weights: whether it is shown weights.
+
+    Attributes:
+        layers: how many are looked at.
+        passes: of the model, that were seen since ``watch``.
     """
 
     def __init__(self, model: nn.Module, gatherer: Gatherer, *, weights: bool) -> None:
         self._model, self.gatherer, self._weights = model, gatherer, weights
         self._handles: list[RemovableHandle] = []
+        self.layers = self.passes = 0
 
     def watch(self) -> None:
         """Put the hooks on."""
         self.leave()
+        self.layers = self.passes = 0
+        for module in called_modules(self._model):
+            self._handles.append(module.register_forward_hook(_PassHook("", self)))
         for name, module in self._model.named_modules():
             if is_leaf(module) and self.gatherer.wants(name):
                 hook = _ModuleHook(name, self)
                 self._handles.append(module.register_forward_hook(hook, with_kwargs=True))
+                self.layers += 1
 
     def leave(self) -> None:
         """Take the hooks off."""
@@ -132,6 +142,16 @@ class _ModuleHook(_Hook):
         if modules is not None and modules.is_watching:
             with torch.no_grad():
                 modules.called(self._site, module, _first(*args, *kwargs.values()), _first(output))
+
+
+class _PassHook(_Hook):
+    """After a pass of the model."""
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        """The hook: of a training pass, outside of compiled code."""
+        modules = self._modules()
+        if modules is not None and modules.is_watching and is_training_pass(module):
+            modules.passes += 1
 
 
 class _GradientHook(_Hook):

@@ -20,13 +20,9 @@ from .._monitoring import Monitoring
 from .._step_watch import QuietWatch, StepFacts
 from ._gatherer import Gathered, Gatherer, read_gathered
 from ._plain_modules import PlainModules
+from ._turns import Turns
+from ._unseen import unseen
 from ._update_sampler import Compared, UpdateSampler, read_updates
-
-_UNSEEN = (
-    "no forward pass of the model's own modules was seen in a sampled step: code that torch.compile has compiled shows "
-    "nobody its tensors; gradients and updates are sampled all the same"
-)
-_REMEDY = "to sample the rest, run a step uncompiled: under torch.compiler.set_stance('force_eager')"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +34,14 @@ class Sampled:
         conversion: of it, or ``None``: its modules are plain.
         value: gives the full value of a parameter, fresh.
         idle: gives the identities of parameters whose learning rate is zero.
+        optimizers: their names, as the facts of steps tell them; none where there is none.
     """
 
     model: nn.Module
     conversion: Conversion | None
     value: Callable[[Parameter], Tensor]
     idle: Callable[[], Collection[int]]
+    optimizers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,8 +56,9 @@ class _Unread:
 class Sampler(QuietWatch):
     """Samples every so many applied steps: operands before their casts, plain modules' tensors, gradients, updates.
 
-    Between sampled steps nothing is on: no hook, no watch. On a CPU what was sampled is told at the step's end; of an
-    accelerator it stays there and is told at the next sampled step, or when ``statistics`` asks, in one transfer.
+    Of several optimizers each counts its own steps. Between sampled steps nothing is on: no hook, no watch. On a CPU
+    what was sampled is told at the step's end; of an accelerator it stays there and is told at the next sampled step,
+    or when ``statistics`` asks, in one transfer.
 
     A ``StepWatch``.
 
@@ -75,12 +74,13 @@ class Sampler(QuietWatch):
         self._modules = PlainModules(sampled.model, self._gatherer, weights=monitoring.weights)
         self._updates = UpdateSampler(sampled.value, sampled.idle, self._gatherer.wants)
         self._watching = ExitStack()
-        self._is_on = self._has_told = False
+        self._is_on = self._has_judged = False
         self._waiting: _Unread | None = None
         self._statistics: tuple[StatisticsRecord, ...] = ()
         self._found_updates: tuple[UpdateRecord, ...] = ()
         self._reading_seconds = self._gradient_seconds = 0.0
-        self._turn(0)
+        self._turns = Turns(monitoring.every, sampled.optimizers)
+        self._turn()
 
     @property
     def own_seconds(self) -> float:
@@ -104,20 +104,26 @@ class Sampler(QuietWatch):
 
     def before_update(self, facts: StepFacts) -> None:
         """Sample the gradients, and the weights before they change."""
-        if self._is_on:
+        if self._turns.is_due(facts.optimizers):
             self._gradients(facts)
             if self._options.updates:
                 self._updates.before(facts)
 
     def after_update(self, facts: StepFacts) -> tuple[Finding, ...]:
         """Sample what has moved; the step is over."""
-        found = self._end(facts, self._updates.after(facts)) if self._is_on else ()
-        self._turn(facts.step + 1)
+        found = ()
+        if self._turns.is_due(facts.optimizers):
+            found = self._end(facts, self._updates.after(facts))
+        else:
+            self._gatherer.forget()  # its passes were watched for another's sake
+        self._turns.take(facts.optimizers)
+        self._turn()
         return found
 
     def skipped(self, facts: StepFacts) -> tuple[Finding, ...]:
         """Sample the gradients that are not finite; the step is over, and comes again."""
-        if not self._is_on:
+        if not self._turns.is_due(facts.optimizers):
+            self._gatherer.forget()
             return ()
         self._gradients(facts)
         return self._end(facts, [])
@@ -138,18 +144,28 @@ class Sampler(QuietWatch):
         self._read()
 
     def state_dict(self) -> dict[str, Any]:
-        """What it remembers beside what a listener has."""
-        return {"has told": self._has_told}
+        """What it remembers, as JSON can hold it; what still lies on a device is told first."""
+        self._read()
+        return {"has judged": self._has_judged, "turns": self._turns.state_dict()}
 
-    def go_on(self, step: int, state: Mapping[str, Any]) -> None:
-        """Continue at a step."""
-        self._has_told = bool(state.get("has told", False))
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a ``state_dict()``."""
+        self._has_judged = bool(state["has judged"])
+        self._turns.load_state_dict(state["turns"])
+        self._begin()
+
+    def go_on(self, step: int) -> None:
+        """Continue at a step, where there is no state."""
+        self._turns.go_on(step)
+        self._begin()
+
+    def _begin(self) -> None:
         self.dropped()
-        self._turn(step)
+        self._turn()
 
-    def _turn(self, step: int) -> None:
+    def _turn(self) -> None:
         """Be on for a step that is sampled, and off for others."""
-        if not self._options.every or step % self._options.every:
+        if not self._turns.watches:
             self._off()
         elif not self._is_on:
             self._is_on = True
@@ -175,16 +191,18 @@ class Sampler(QuietWatch):
         self._gradient_seconds += self._gatherer.own_seconds - before
 
     def _end(self, facts: StepFacts, updates: list[Compared]) -> tuple[Finding, ...]:
-        was_unseen = self._gatherer.operands == 0
+        was_seen = self._gatherer.operands > 0
         tensors = self._gatherer.take()
         self._read()
         self._waiting = _Unread(facts.step, tensors, updates)
         if all(one.raw.counts.device.type == "cpu" for one in tensors):
             self._read()
-        if not was_unseen or self._has_told or not facts.gradients:
+        if self._has_judged or not (was_seen or (self._is_on and facts.gradients)):
             return ()
-        self._has_told = True
-        return (Finding(step=facts.step, name="not watched", severity="note", message=_UNSEEN, remedy=_REMEDY),)
+        self._has_judged = True  # what was seen once can be seen: a step without a pass of its own shows nothing either
+        if was_seen:
+            return ()
+        return (unseen(facts.step, passes=self._modules.passes, layers=self._modules.layers),)
 
     def _read(self) -> None:
         """Bring what lies on a device to the host, and tell it."""

@@ -65,7 +65,7 @@ class UpdateSampler:
         """The weights are about to change."""
         started = time.perf_counter()
         idle = self._idle()
-        self._before = {
+        self._before |= {  # of several optimizers each tells of its own
             name: _Before(_local(self._value(param)), _local(facts.gradients[name]) != 0)
             for name, param in facts.parameters.items()
             if name in facts.gradients

@@ -10,13 +10,15 @@ from pathlib import Path
 
 import torch
 
-from ...hardware import Figure, Hardware, Measured
+from ...hardware import Hardware, Measured
 from ...nn import native_here
 from ...specs import OPERANDS, recipe, recipe_names
+from ._as_hardware import as_hardware
 from ._layers import attention_curve, cast_costs, recurrent_curve
 from ._operators import operator_curves
 from ._products import batched_grid, convolution_grids, product_grid
 from ._stopwatch import Stopwatch
+from ._whole_steps import fit_whole_steps
 
 Report = Callable[[str], None]
 _FAMILIES = ("linear", "convolution", "recurrent")
@@ -47,8 +49,8 @@ _FULL = _Sizes(
     channels=(16, 64, 128),
     patches=(9, 144, 576, 1152),
     rows=(16, 256, 1024, 4096, 16384, 131072),
-    lengths=(32, 64, 128, 256),
-    widths=(32, 64, 128, 256),
+    lengths=(8, 16, 32, 64, 128, 256),
+    widths=(8, 32, 64, 128, 256),
 )
 _QUICK = _Sizes(
     samples=2,
@@ -68,8 +70,9 @@ def calibrate(*, name: str = "this-machine", quick: bool = False, report: Report
     """Measure the CPU at hand with the threads that torch has now.
 
     Measured are products of matrices at a grid of sizes (in fp32, and in bf16 where it is native), batches of small
-    ones, the three products of convolutions, operators by bytes, fused attention and recurrent layers, and what every
-    cast of the named recipes adds to a layer. Nothing else should run meanwhile.
+    ones, the three products of convolutions, operators by bytes, fused attention and recurrent layers, what every cast
+    of the named recipes adds to a layer, and the steps of four small models, which tell what operators take more
+    within a step than alone. Nothing else should run meanwhile.
 
     Args:
         name: of the hardware.
@@ -100,7 +103,7 @@ def calibrate(*, name: str = "this-machine", quick: bool = False, report: Report
         operators["attention"] = attention_curve(watch, sizes.lengths)
         operators["recurrent"] = recurrent_curve(watch, sizes.widths)
         tell("casts")
-        casts = cast_costs(watch, ("mxfp8",) if quick else _all_casts(), _FAMILIES)
+        casts = cast_costs(watch, ("mxfp8",) if quick else _all_casts(), _FAMILIES, products)
     measured = Measured(
         machine=processor(),
         threads=torch.get_num_threads(),
@@ -109,7 +112,10 @@ def calibrate(*, name: str = "this-machine", quick: bool = False, report: Report
         operators=operators,
         casts=casts,
     )
-    return _hardware(name, measured, is_validated=not quick)
+    tell("whole steps")
+    with torch.random.fork_rng(devices=[]):
+        measured = fit_whole_steps(watch, measured)
+    return as_hardware(name, measured, is_validated=not quick)
 
 
 def is_this_machine(hardware: Hardware) -> bool:
@@ -125,26 +131,6 @@ def processor() -> str:
     named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     name = named[0] if named else platform.processor() or platform.machine()
     return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
-
-
-def _hardware(name: str, measured: Measured, *, is_validated: bool) -> Hardware:
-    source = f"measured: {measured.machine}, {measured.threads} threads, torch {measured.torch}"
-    rates: dict[str, Figure] = {}
-    for format_name in ("fp32", "bf16"):
-        grid = measured.products.get(format_name)
-        if grid is not None:
-            m, n, k = grid.m[-1], grid.n[-1], grid.k[-1]
-            rates[format_name] = Figure(2 * m * n * k / grid.at(m, n, k), f"{source}: {m} x {n} x {k}")
-    size, seconds = measured.operators["elementwise"].points[-1]
-    return Hardware(
-        name=name,
-        title=measured.machine,
-        kind="cpu",
-        bandwidth=Figure(size / seconds, f"{source}: an addition of {size / 1e6:.0f} MB in all"),
-        rates=rates,
-        is_validated=is_validated,
-        measured=measured,
-    )
 
 
 def _all_casts() -> tuple[str, ...]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...hardware import CastCost, Curve
+from ...hardware import CastCost, Curve, Grid
 from ...nn import convert
 from ...specs import LayerPrecision, Recipe, Rule
 from ._operators import rising
@@ -17,28 +17,36 @@ from ._stopwatch import Stopwatch
 
 _STEPS, _SEQUENCES = 32, 16
 _CHAIN = 4
+_DTYPES = ("bf16", "fp16")
 
 
 @dataclass(frozen=True)
 class _Case:
-    """A layer (or several in a row), its input, and the elements of its three operands."""
+    """A layer (or several in a row), its input, elements of its operands, and (M, N, K) of fprop and dgrad."""
 
     layer: Callable[[], nn.Module]
     shape: tuple[int, ...]
     elements: int
     layers: int = 1
+    narrow: tuple[tuple[int, int, int], ...] = ()
 
 
 def attention_curve(watch: Stopwatch, lengths: tuple[int, ...]) -> Curve:
-    """Seconds of fused attention, forward and backward, by the FLOPs of its products, the scores made twice."""
+    """Seconds of fused causal attention, forward and backward, by the FLOPs of its products, the scores made twice.
+
+    Args:
+        watch: measures.
+        lengths: of the sequences, whose heads are 32 wide; shorter ones come in smaller batches.
+    """
     points: list[tuple[float, float]] = []
     for length in lengths:
-        q, k, v = (torch.randn(16, 4, length, 16, requires_grad=True) for _ in range(3))
+        batch = min(8, max(1, length // 8))
+        q, k, v = (torch.randn(batch, 4, length, 32, requires_grad=True) for _ in range(3))
 
         def step(q: Tensor = q, k: Tensor = k, v: Tensor = v) -> None:
             F.scaled_dot_product_attention(q, k, v, is_causal=True).backward(v.detach())
 
-        flops = 7 * 2 * 64 * length * length * 16
+        flops = 7 * 2 * batch * 4 * length * length * 32
         points.append((flops, watch.seconds(step)))
     return Curve(rising(points))
 
@@ -53,26 +61,35 @@ def recurrent_curve(watch: Stopwatch, widths: tuple[int, ...]) -> Curve:
     return Curve(rising(points))
 
 
-def cast_costs(watch: Stopwatch, casts: tuple[str, ...], families: tuple[str, ...]) -> dict[str, CastCost]:
+def cast_costs(
+    watch: Stopwatch, casts: tuple[str, ...], families: tuple[str, ...], products: Mapping[str, Grid]
+) -> dict[str, CastCost]:
     """What each cast, and each 16-bit compute dtype, adds to each family of layers.
 
     Args:
         watch: measures.
         casts: in their one-line form, or ``"bf16"`` or ``"fp16"`` for the compute dtype.
         families: ``"linear"``, ``"convolution"``, ``"recurrent"``.
+        products: as measured: what a layer's narrow products save is no part of its casts.
     """
-    costs = {(family, cast): _cost(watch, family, cast) for family in families for cast in _measured_for(family, casts)}
+    costs = {
+        (family, cast): _cost(watch, family, cast, products)
+        for family in families
+        for cast in _measured_for(family, casts)
+    }
     return {f"{family} {cast}": cost for (family, cast), cost in costs.items() if cost is not None}
 
 
 def _measured_for(family: str, casts: tuple[str, ...]) -> tuple[str, ...]:
-    """All casts of linear layers; of others one for each format and granularity, for time's sake."""
+    """All casts of linear layers; of convolutions one for each format and granularity, for time's sake."""
     if family == "linear":
         return casts
+    if family == "recurrent":
+        return tuple(cast for cast in casts if cast in _DTYPES)  # they can have no casts
     return tuple({cast.split(" ", 1)[0]: cast for cast in reversed(casts)}.values())
 
 
-def _cost(watch: Stopwatch, family: str, cast: str) -> CastCost | None:
+def _cost(watch: Stopwatch, family: str, cast: str, products: Mapping[str, Grid]) -> CastCost | None:
     """A line through the extra seconds of two sizes of layer, by elements; of a cast that the layer refuses none."""
     points: list[tuple[int, float]] = []
     for case in _CASES[family]:
@@ -82,7 +99,8 @@ def _cost(watch: Stopwatch, family: str, cast: str) -> CastCost | None:
             convert(low, _recipe(cast))
         except ValueError:
             return None
-        points.append((case.elements, _extra(watch, case, low)))
+        saved = sum(products["fp32"].at(*size) - products[cast].at(*size) for size in case.narrow if cast in products)
+        points.append((case.elements, _extra(watch, case, low) + saved))
     (small, fast), (large, slow) = points
     element = max((slow - fast) / (large - small), 0.0)
     return CastCost(call=max(fast - element * small, 0.0), element=element)
@@ -96,7 +114,7 @@ def _extra(watch: Stopwatch, case: _Case, low: nn.Module) -> float:
 
 
 def _recipe(cast: str) -> Recipe:
-    if cast in ("bf16", "fp16"):
+    if cast in _DTYPES:
         return Recipe(name=cast, compute_dtype="bf16" if cast == "bf16" else "fp16")
     return Recipe(name="measured", rules=(Rule(precision=LayerPrecision.uniform(cast)),))
 
@@ -112,6 +130,10 @@ def _step(layer: nn.Module, x: Tensor) -> Callable[[], None]:
     return step
 
 
+def _linear(width: int) -> Callable[[], nn.Module]:
+    return _chain(lambda: nn.Linear(width, width, bias=False))
+
+
 def _convolution() -> nn.Module:
     return nn.Conv2d(16, 16, 3, padding=1, bias=False)
 
@@ -123,8 +145,8 @@ def _chain(layer: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
 
 _CASES: dict[str, tuple[_Case, _Case]] = {
     "linear": (
-        _Case(_chain(lambda: nn.Linear(32, 32, bias=False)), (64, 32), 64 * 64 + 1024, _CHAIN),
-        _Case(_chain(lambda: nn.Linear(128, 128, bias=False)), (2048, 128), 2048 * 256 + 16384, _CHAIN),
+        _Case(_linear(32), (64, 32), 64 * 64 + 1024, _CHAIN, ((64, 32, 32),) * 2),
+        _Case(_linear(128), (2048, 128), 2048 * 256 + 16384, _CHAIN, ((2048, 128, 128),) * 2),
     ),
     "convolution": (
         _Case(_chain(_convolution), (1, 16, 8, 8), 64 * 144 + 2304 + 64 * 16, _CHAIN),

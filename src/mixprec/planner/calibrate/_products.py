@@ -11,6 +11,7 @@ from ...hardware import Grid
 from ._stopwatch import Stopwatch
 
 Sizes = tuple[int, ...]
+CONVOLUTION_PRODUCTS = ("fprop", "dgrad", "wgrad")
 #: Products in a batch, when batches are measured.
 _BATCH = 32
 

@@ -45,6 +45,8 @@ def _measured(measured: Measured) -> Mapping[str, Any]:
         "machine": measured.machine,
         "threads": measured.threads,
         "torch": measured.torch,
+        "call": measured.call,
+        "cold": measured.cold,
         "operators": {name: [list(point) for point in curve.points] for name, curve in measured.operators.items()},
         "casts": {name: vars(cost) for name, cost in measured.casts.items()},
         "products": {

@@ -11,6 +11,8 @@ from ...specs import ACTIVATION_PRODUCTS, Layer, LayerPrecision, Recipe
 from .._inventory import Inventory
 
 _HEAD_NAMES = ("*head", "*head.*", "*classifier", "*classifier.*")
+#: Layers that can have no casts and multiply in the compute dtype (`mixprec.nn`).
+_WITHOUT_CASTS = ("LSTM", "GRU", "RNN", "Bilinear", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d")
 _BLOCK = re.compile(r"^(.*?\.)?(\d+)(\.|$)")
 
 
@@ -41,7 +43,7 @@ def assignment_of(
     if isinstance(recipe, Assignment):
         return recipe
     known = layers_of(inventory) if layers is None else layers
-    chosen = {site: recipe.rule_for(layer) for site, layer in known.items()}
+    chosen = {site: recipe.rule_for(layer) for site, layer in known.items() if layer.type not in _WITHOUT_CASTS}
     precisions = {site: None if rule is None else rule.precision for site, rule in chosen.items()}
     return Assignment(compute_dtype=recipe.compute_dtype, precisions=precisions)
 

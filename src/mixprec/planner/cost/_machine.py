@@ -5,7 +5,10 @@ from __future__ import annotations
 from ...hardware import CastCost, Curve, Grid, Measured
 from ...specs import OPERANDS, Cast, LayerPrecision
 from .._inventory import Product, Traffic
-from ._families import ATTENTION, RECURRENT, family_of, layer_family
+from ._families import RECURRENT, family_of, layer_family
+
+#: Shares of fused attention's products: the scores are made twice and have two gradients, the values one and two.
+_OF_ATTENTION = {"qk": 4 / 7, "pv": 3 / 7}
 
 
 class Machine:
@@ -28,22 +31,24 @@ class Machine:
             precision: of its site.
             step_flops: of all products of its site, which fused operators run as one.
         """
-        for kinds, name in ((RECURRENT, "recurrent"), (ATTENTION, "attention")):
-            if product.kind in kinds and name in self._measured.operators:
-                return self._measured.operators[name].at(step_flops) * product.flops / max(step_flops, 1)
-        seconds = self._grid(product, precision).at(*_canonical(product))
+        fused = self._measured.operators.get("recurrent" if product.kind in RECURRENT else "attention")
+        if fused is not None and product.kind in (*RECURRENT, *_OF_ATTENTION):
+            whole = max(step_flops, 1) / _OF_ATTENTION.get(product.kind, 1.0)
+            return fused.at(whole) * product.flops / whole * self._measured.cold
+        seconds = self._grid(product, precision).at(*_canonical(product)) * self._measured.cold
         if product.batch > 1:
-            return product.calls * (product.batch * seconds + self._measured.operators["elementwise"].at(1))
-        return product.calls * seconds
+            seconds = product.batch * seconds + self._measured.operators["elementwise"].at(1)
+        return product.calls * (seconds + self._measured.call)
 
     def traffic(self, traffic: Traffic) -> float:
         """Seconds of all calls of an operator."""
         calls = max(traffic.calls, 1)
-        return calls * self._curve(traffic).at((traffic.read + traffic.written) / calls)
+        alone = self._curve(traffic).at((traffic.read + traffic.written) / calls)
+        return calls * (alone * self._measured.cold + self._measured.call)
 
     def calling(self, traffic: Traffic) -> float:
         """Seconds that calling an operator takes however little it moves."""
-        return max(traffic.calls, 1) * self._curve(traffic).at(1)
+        return max(traffic.calls, 1) * (self._curve(traffic).at(1) + self._measured.call)
 
     def casts(self, kind: str, precision: LayerPrecision | None, elements: tuple[int, int, int], calls: int) -> float:
         """Seconds that a site's layer takes more than a plain one.
@@ -83,7 +88,10 @@ class Machine:
         if product.batch > 1:
             return grids["batched fp32"]
         is_plain = precision is None or not any(precision.operand(name) for name in OPERANDS)
-        return grids[self._compute] if is_plain and self._compute in grids else grids["fp32"]
+        # A CPU's narrow products round their sums, and a weight's gradient is not rounded.
+        return (
+            grids[self._compute] if is_plain and product.gemm != "wgrad" and self._compute in grids else grids["fp32"]
+        )
 
     def _cost(self, family: str, cast: Cast | str) -> CastCost:
         """What was measured for a cast, else for the nearest to it, else the dearest."""

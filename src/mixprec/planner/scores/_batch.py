@@ -22,12 +22,14 @@ class BatchScores:
         counted: the terms that it averages over, and the samples that they come from.
         sites: what was summed of each.
         changes: by site and candidate: [terms], the change of each term to first order.
+        drawn: likewise, along gradients drawn so that the mean of the squares is the curvature.
     """
 
     loss: float
     counted: Counted
     sites: Mapping[str, SiteTally]
     changes: Mapping[tuple[str, str], Tensor]
+    drawn: Mapping[tuple[str, str], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +37,8 @@ class Change:
     """What a candidate does to the mean loss of a batch, or of several.
 
     Attributes:
-        curvature: half the mean square of the terms' changes: the second order, by Fisher's information.
+        curvature: half the mean square of the terms' changes along drawn gradients, or along their own: the second
+            order.
         slope: the mean of the terms' changes: the first order.
         variance: of ``slope``, between samples; infinite where there is only one.
     """
@@ -48,12 +51,13 @@ class Change:
 def score_batch(loss: float, collector: Collector, counted: Counted) -> BatchScores:
     """What was collected, by term."""
     changes: dict[tuple[str, str], Tensor] = {}
+    drawn: dict[tuple[str, str], Tensor] = {}
     for name, site in collector.sites.items():
         for candidate, tally in site.candidates.items():
-            calls = [by_term(p, counted.terms).double().mul_(counted.terms) for p in tally.projections]
-            changes[name, candidate] = _added(calls)
-            tally.projections.clear()
-    return BatchScores(loss=loss, counted=counted, sites=collector.sites, changes=changes)
+            for made, rows in ((changes, tally.projections), (drawn, tally.drawn or tally.projections)):
+                made[name, candidate] = _added([by_term(p, counted.terms).double() * counted.terms for p in rows])
+            tally.projections, tally.drawn = [], []
+    return BatchScores(loss=loss, counted=counted, sites=collector.sites, changes=changes, drawn=drawn)
 
 
 def change_of(batches: Sequence[BatchScores], sites: Sequence[str], candidate: str) -> Change:
@@ -64,8 +68,9 @@ def change_of(batches: Sequence[BatchScores], sites: Sequence[str], candidate: s
     """
     found: list[Change] = []
     for batch in batches:
-        here = [batch.changes[site, candidate] for site in sites if site in batch.sites]
-        found.append(_change_in(_added(here), batch.counted))
+        here = [(site, candidate) for site in sites if site in batch.sites]
+        changes, drawn = (_added([of[key] for key in here]) for of in (batch.changes, batch.drawn))
+        found.append(_change_in(changes, drawn, batch.counted))
     count = len(found)
     return Change(
         curvature=sum(change.curvature for change in found) / count,
@@ -74,13 +79,13 @@ def change_of(batches: Sequence[BatchScores], sites: Sequence[str], candidate: s
     )
 
 
-def _change_in(changes: Tensor, counted: Counted) -> Change:
+def _change_in(changes: Tensor, drawn: Tensor, counted: Counted) -> Change:
     terms, samples = counted.terms, counted.samples
     # Terms of one sample are not independent: tokens of a sequence read one another.
     own = len(changes) == terms and samples > 0 and terms % samples == 0
     sums = changes.reshape(samples, -1).sum(1) if own else changes
     spread = float(sums.var()) * len(sums) / terms**2 if len(sums) > 1 else float("inf")
-    curvature = 0.5 * float(changes.square().sum()) / terms
+    curvature = 0.5 * float(drawn.square().sum()) / terms
     return Change(curvature=curvature, slope=float(changes.sum()) / terms, variance=spread)
 
 

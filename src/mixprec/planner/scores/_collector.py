@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Collection, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
@@ -23,22 +24,27 @@ class Tally:
 
     Attributes:
         projections: of each call: the gradient times the error, summed over a row's features.
+        drawn: likewise, with the gradient that was drawn; empty where none was.
         error: of the result.
         gradient_error: of the weight's gradient, of the whole batch.
         gradient_bias: what parts of it have in common.
     """
 
     projections: list[Tensor] = field(default_factory=lambda: [])
+    drawn: list[Tensor] = field(default_factory=lambda: [])
     error: float = 0.0
     gradient_error: float = 0.0
     gradient_bias: float = 0.0
 
-    def add_gradient(self, errors: Tensor) -> None:
-        """Errors [parts, ...] of the weight's gradients of equal parts of the batch."""
-        parts, whole, each = errors.shape[0], _square(errors.sum(0)), _square(errors)
-        self.gradient_error += whole
-        # Errors of independent parts have on average only what they share in their products with one another.
-        self.gradient_bias += (whole - each) * parts / (parts - 1) if parts > 1 else whole
+    def add_gradient(self, errors: Tensor, parts: int) -> None:
+        """Errors [tried, ...] of the weight's gradients of some of the equal parts of a batch, for all of them.
+
+        Errors of independent parts have in their products with one another, on average, only what does not average out.
+        """
+        tried, each = errors.shape[0], _square(errors) / errors.shape[0]
+        common = each if tried == 1 else (_square(errors.sum(0)) / tried - each) / (tried - 1)
+        self.gradient_bias += parts**2 * common
+        self.gradient_error += parts**2 * common + parts * (each - common)
 
 
 @dataclass
@@ -65,16 +71,25 @@ class SiteTally:
 class Collector:
     """A ``ProductWatch`` that taps every product of a pass.
 
+    Args:
+        precisions: of the candidates, by name.
+        grouping: of the sites, over all batches.
+        known: sites whose weight gradients an earlier batch has shown.
+        seed: of random roundings.
+
     Attributes:
         anchor: what the backward pass has to run towards.
         sites: what was found, by site, in order of the forward pass.
         grouping: of the sites.
     """
 
-    def __init__(self, precisions: Mapping[str, LayerPrecision], grouping: Grouping, seed: int) -> None:
-        self._precisions, self._seed = precisions, seed
+    def __init__(
+        self, precisions: Mapping[str, LayerPrecision], grouping: Grouping, known: Collection[str], seed: int
+    ) -> None:
+        self._precisions, self._known, self._seed = precisions, known, seed
         self.grouping = grouping
-        self._keys = Keys()
+        self._keys, self._calls, self._is_drawing = Keys(), 0, False
+        self._drawn: dict[int, Tensor] = {}
         self._products: dict[tuple[str, bool, torch.device], CastProducts] = {}
         self.anchor = torch.zeros((), requires_grad=True)
         self.sites: dict[str, SiteTally] = {}
@@ -89,16 +104,29 @@ class Collector:
         if seen.has_weight:
             shared.append(("weight", self._keys.key(seen.weight)))
         self.grouping.add(operation.site, shared)
-        taken = functools.partial(self._take, operation)
+        self._calls += 1
+        taken = functools.partial(self._take, operation, self._calls)
         made: Tensor = Tap.apply(y, self.anchor, seen.x.detach(), seen.weight.detach(), taken)  # pyright: ignore[reportAssignmentType]
         return made
 
-    def _take(self, operation: Operation, g: Tensor, x: Tensor, weight: Tensor) -> None:
-        """The gradient of a product's result."""
-        with torch.no_grad():
-            self._measure(operation, g.float(), x.float(), weight.float())
+    @contextmanager
+    def drawing(self) -> Generator[None]:
+        """The backward pass inside is that of drawn gradients: they are kept until those of the loss come."""
+        self._is_drawing = True
+        try:
+            yield
+        finally:
+            self._is_drawing = False
 
-    def _measure(self, operation: Operation, g: Tensor, x: Tensor, weight: Tensor) -> None:
+    def _take(self, operation: Operation, call: int, g: Tensor, x: Tensor, weight: Tensor) -> None:
+        """The gradient of a product's result."""
+        if self._is_drawing:
+            self._drawn[call] = g.float()
+            return
+        with torch.no_grad():
+            self._measure(operation, g.float(), self._drawn.pop(call, None), x.float(), weight.float())
+
+    def _measure(self, operation: Operation, g: Tensor, drawn: Tensor | None, x: Tensor, weight: Tensor) -> None:
         if g.numel() == 0:  # an expert that no token went to
             return
         site, plain = self.sites[operation.site], self._cast("", None, operation, x.device)
@@ -107,8 +135,8 @@ class Collector:
         features = 1 if operation.operator == "convolution" else -1
         site.square += _square(y)
         site.gradient += _square(g)
-        reference = None
-        if operation.has_weight:
+        reference, tried = None, operands.some_parts(operation)
+        if operation.has_weight and operation.site not in self._known:
             reference = plain.weight_gradients(operation, operands)
             site.weight_gradient += _square(reference.sum(0))
             site.weight_noise += _spread(reference)
@@ -116,9 +144,12 @@ class Collector:
             cast = self._cast(name, self._precisions[name], operation, x.device)
             error = cast.forward(operation, operands).sub_(y)
             tally.error += _square(error)
+            if drawn is not None:
+                tally.drawn.append((error * drawn).sum(features))
             tally.projections.append(error.mul_(g).sum(features))
             if reference is not None:
-                tally.add_gradient(cast.weight_gradients(operation, operands).sub_(reference))
+                errors = cast.weight_gradients(operation, tried)
+                tally.add_gradient(errors.sub_(reference[: len(errors)]), len(reference))
 
     def _cast(
         self, name: str, precision: LayerPrecision | None, operation: Operation, device: torch.device

@@ -10,18 +10,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...nn import convert, uncompiled
+from ...nn import convert, is_without_session, uncompiled
 from ...specs import ACTIVATION_PRODUCTS, LayerPrecision, Recipe, Rule
 from .._candidate import KEEP, Candidate
 from .._scores import Scores
 from ._aside import aside
 from ._batch import BatchScores, score_batch
 from ._collector import Collector
+from ._curvature import drawn_gradients
 from ._groups import Grouping
-from ._outputs import OutputWatch
+from ._notes import notes_on
+from ._outputs import Outputs, OutputWatch
 from ._summary import group_scores
 
 Loss = Callable[[nn.Module, Any], Tensor]
+_NAME = "scores"
 _SEES_ALL = LayerPrecision.uniform("fp32")
 
 
@@ -58,32 +61,38 @@ def measure_scores(
     grouping, found = Grouping(), list[BatchScores]()
     with aside(model, training=training), uncompiled():
         conversion = convert(model, _recipe())
+        told = [note for note in conversion.notes if not is_without_session(note)]
         try:
             for index, batch in enumerate(batches):
-                collector = Collector(precisions, grouping, seed + index)
-                with conversion.products_shown_to(collector), OutputWatch(model) as outputs:
+                known = {name for scored in found for name, site in scored.sites.items() if site.weight_gradient > 0}
+                collector = Collector(precisions, grouping, known, seed + index)
+                with conversion.products_shown_to(collector), OutputWatch(model) as watch:
                     value = loss(model, batch)
                     _check_loss(value, index)
                     _check_products(collector, model)
-                    torch.autograd.grad(value, collector.anchor, allow_unused=True)
-                found.append(score_batch(float(value.detach()), collector, outputs.counted(terms)))
+                    outputs = watch.outputs(value, terms)
+                    _backward(value, outputs, collector, seed + index)
+                found.append(score_batch(float(value.detach()), collector, outputs.counted))
         finally:
             conversion.restore()
         seconds = time.perf_counter() - began
         step_seconds = _step_seconds(model, loss, batches)
+    groups, together = group_scores(found, grouping, list(precisions))
     return Scores(
         loss=sum(batch.loss for batch in found) / len(found),
         batches=len(batches),
-        groups=group_scores(found, grouping, list(precisions)),
+        groups=groups,
+        together=together,
         seconds=seconds,
         step_seconds=step_seconds,
+        notes=(*(note.removeprefix(f"recipe {_NAME}: ") for note in told), *notes_on(groups, candidates)),
     )
 
 
 def _recipe() -> Recipe:
     """Every product has a cast, to what it is already: so all of them are seen, and none is changed."""
     activations = (Rule(type=kind, precision=_SEES_ALL, required=False) for kind in ACTIVATION_PRODUCTS)
-    return Recipe(name="scores", rules=(*activations, Rule(precision=_SEES_ALL, required=False)))
+    return Recipe(name=_NAME, rules=(*activations, Rule(precision=_SEES_ALL, required=False)))
 
 
 def _check(batches: Sequence[Any], candidates: Sequence[Candidate]) -> None:
@@ -108,6 +117,23 @@ def _check_loss(value: Tensor, index: int) -> None:
             f"loss of batch {index} is {float(value.detach())}: nothing can be scored where the loss is not finite "
             "before anything is rounded; mixprec.monitor.locate(model, step) finds the first bad value"
         )
+
+
+def _backward(value: Tensor, outputs: Outputs, collector: Collector, seed: int) -> None:
+    """Run the backward pass towards the anchor, through every tap; that of drawn gradients before it."""
+    drawn = drawn_gradients(outputs, seed)
+    try:
+        if drawn is not None:
+            with collector.drawing():
+                torch.autograd.grad(outputs.values, collector.anchor, drawn, retain_graph=True, allow_unused=True)
+        torch.autograd.grad(value, collector.anchor, allow_unused=True)
+    except RuntimeError as error:
+        if "use_reentrant" not in str(error):
+            raise
+        raise ValueError(
+            "measure_scores: the model recomputes activations by checkpoints that torch cannot run towards a part of "
+            "the graph alone: say use_reentrant=False, or switch checkpointing off for the measurement"
+        ) from error
 
 
 def _check_products(collector: Collector, model: nn.Module) -> None:

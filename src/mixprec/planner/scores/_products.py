@@ -14,6 +14,8 @@ from ._seen import Operation
 
 #: Parts of a batch whose weight gradients are compared.
 PARTS = 4
+#: Of these, on how many each candidate is tried.
+TRIED = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +46,17 @@ class Operands:
             x, weight = x.contiguous(), weight if weight.dim() < 2 else weight.mT.contiguous().mT
         if not operation.has_weight or (operation.operator == "matmul" and weight.dim() > 2):
             return cls(x=x, weight=weight, g=g, left=g, right=x)
-        parts = math.gcd(g[..., 0].numel(), PARTS)
+        parts = _parts(g[..., 0].numel())
         left, right = (t.reshape(parts, -1, t.shape[-1]).mT.contiguous() for t in (g, x))
         return cls(x=x, weight=weight, g=g, left=left, right=right.mT)
+
+    def some_parts(self, operation: Operation) -> Operands:
+        """The parts that candidates' weight gradients are measured on: a few tell how errors add up over all."""
+        parts = _parts(self.g.shape[0]) if operation.operator == "convolution" else self.left.shape[0]
+        if parts <= TRIED or operation.operator == "matmul" or not operation.has_weight:
+            return self
+        count = TRIED * self.left.shape[0] // parts
+        return replace(self, left=self.left[:count], right=self.right[:count])
 
 
 class CastProducts:
@@ -86,12 +96,18 @@ class CastProducts:
 
     def _of_convolution(self, operation: Operation, operands: Operands) -> Tensor:
         gradients: list[Tensor] = []
-        parts, w = math.gcd(operands.g.shape[0], PARTS), operands.weight.detach().requires_grad_()
-        for g, x in zip(operands.g.chunk(parts), operands.x.chunk(parts), strict=True):
+        w = operands.weight.detach().requires_grad_()
+        rows = operands.g.shape[0] // _parts(operands.g.shape[0])
+        for g, x in zip(operands.left.split(rows), operands.right.split(rows), strict=True):
             with torch.enable_grad():
                 y = self._forward.convolution(x, w, None, geometry_of(operation))
             gradients += torch.autograd.grad(y, w, g)
         return torch.stack(gradients)
+
+
+def _parts(rows: int) -> int:
+    """How many equal parts rows, or images, are split into."""
+    return math.gcd(rows, PARTS)
 
 
 def geometry_of(operation: Operation) -> ConvolutionGeometry:

@@ -55,4 +55,4 @@ class Keys:
         """Equal for two operands of equal memory that nobody has written to in between."""
         storage = StorageWeakRef(x.untyped_storage())
         self.alive.append(storage)
-        return storage.cdata, x.storage_offset(), tuple(x.shape), tuple(x.stride()), x._version
+        return int(storage.cdata), int(x.storage_offset()), tuple(x.shape), tuple(x.stride()), x._version

@@ -15,8 +15,8 @@ from ._shrinkage import predicted, shared_slope
 
 def group_scores(
     batches: Sequence[BatchScores], grouping: Grouping, candidates: Sequence[str]
-) -> tuple[GroupScores, ...]:
-    """Scores by group, in the order of the model."""
+) -> tuple[tuple[GroupScores, ...], dict[str, float]]:
+    """Scores by group, in the order of the model; and by candidate, of all groups together."""
     groups = grouping.groups()
     changes = {(sites, name): change_of(batches, sites, name) for sites in groups for name in candidates}
     share = shared_slope(changes.values())
@@ -35,7 +35,13 @@ def group_scores(
                 is_dead=all(tally.gradient == 0 for tally in tallies),
             )
         )
-    return tuple(made)
+    every = [site for sites in groups for site in sites]
+    together = {
+        name: change_of(batches, every, name).curvature
+        + sum(g.candidates[name].loss - g.candidates[name].curvature for g in made)
+        for name in candidates
+    }
+    return tuple(made), {KEEP: 0.0} | together
 
 
 def _score(change: Change, share: float, tallies: Sequence[SiteTally], name: str) -> CandidateScore:

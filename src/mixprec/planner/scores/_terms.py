@@ -15,17 +15,21 @@ _ZERO_SUM = 1e-3
 def terms_of(gradient: Tensor) -> int:
     """Rows of an output that the loss depends on: those of its gradient that are not zero.
 
-    A row runs along the classes: the axis along which the gradient sums to nothing, as that of a cross-entropy does;
-    else along the last one.
+    A row runs along the classes, or along the last axis where there are none.
     """
     if gradient.dim() < 2:
         return int(torch.count_nonzero(gradient))
+    axis = class_axis(gradient)
+    return int(torch.count_nonzero(gradient.abs().amax(-1 if axis is None else axis)))
+
+
+def class_axis(gradient: Tensor) -> int | None:
+    """The axis along which a gradient sums to nothing, as a cross-entropy's does along the classes."""
     norm = gradient.abs().sum()
-    axes = [axis for axis in range(gradient.dim()) if gradient.shape[axis] > 1]
+    axes = [axis for axis in range(1, gradient.dim()) if gradient.shape[axis] > 1]
     share = {axis: float(gradient.sum(axis).abs().sum() / norm) if norm > 0 else 1.0 for axis in axes}
-    best = min(share, key=lambda axis: share[axis], default=-1)
-    axis = best if share.get(best, 1.0) < _ZERO_SUM else -1
-    return int(torch.count_nonzero(gradient.abs().amax(axis)))
+    best = min(share, key=lambda axis: share[axis], default=None)
+    return best if best is not None and share[best] < _ZERO_SUM else None
 
 
 def unit_axes(shape: Sequence[int], terms: int) -> tuple[int, ...] | None:

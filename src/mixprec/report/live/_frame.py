@@ -116,7 +116,7 @@ def _runs(state: RunsState, shown: RunState) -> Table:
             run.recipe,
             str(run.seed),
             NOTHING if last is None else str(last.step + 1),
-            NOTHING if last is None else loss(last.loss),
+            NOTHING if last is None or last.loss is None else loss(last.loss),
             str(run.skipped),
             "running" if run.end is None else run.end.status,
         )
@@ -129,7 +129,7 @@ def _facts(run: RunState) -> Table:
     """Label over value, as many as the width takes."""
     last = run.last
     facts = [
-        ("loss", NOTHING if last is None else loss(last.loss)),
+        ("loss", NOTHING if last is None or last.loss is None else loss(last.loss)),
         ("gradient norm", magnitude(None if last is None else last.grad_norm)),
         ("loss scale", scale(None if last is None else last.loss_scale)),
         ("skipped", _skipped(run)),

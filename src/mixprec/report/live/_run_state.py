@@ -83,7 +83,8 @@ class RunState:
         if not record.applied:
             self.skipped += 1
             self._skips.append(record.step)
-        self.loss.add(record.step, record.loss)
+        if record.loss is not None:
+            self.loss.add(record.step, record.loss)
         if record.loss_scale is not None:
             self.loss_scale.add(record.step, record.loss_scale)
 

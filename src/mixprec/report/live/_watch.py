@@ -9,12 +9,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.live import Live
 
-from mixprec.records import NOTHING, RecordFollower
+from mixprec.records import NOTHING, RecordFollower, last_writer
 
 from .._folder import RECORDS
 from ._frame import Frame
 from ._run_state import RunsState, RunState
 
+_EXPECTED = "expected the run folder of prepare(..., run=...) or of `mixprec compare`"
 #: Columns of a pipe or a file, so that a line of a table stays one.
 _PIPE = 200
 #: Seconds without a record after which a picture says for how long there was none.
@@ -77,7 +78,8 @@ class _Watched:
 
     def __init__(self, folder: Path, recipe: str | None, seed: int | None, *, plain: bool) -> None:
         if folder.exists() and not folder.is_dir():
-            raise ValueError(f"{folder} is a file: expected the run folder of prepare(..., run=...) or of a comparison")
+            meant = f"did you mean {folder.parent}?" if folder.name == RECORDS else _EXPECTED
+            raise ValueError(f"{folder} is a file: {meant}")
         self._folder, self._recipe, self._seed, self._plain = folder, recipe, seed, plain
         self._follower = RecordFollower(folder / RECORDS)
         self.state = RunsState()
@@ -113,10 +115,9 @@ class _Watched:
             return f"{self._folder} does not exist: --wait waits for a run that has not begun"
         records = self._folder / RECORDS
         if not records.exists():
-            return (
-                f"{self._folder} holds no {RECORDS}: expected the run folder of prepare(..., run=...) or of `mixprec "
-                "compare`; --wait waits for a run that has not begun"
-            )
+            below = sorted(self._folder.glob(f"*/{RECORDS}"))
+            meant = f"did you mean {below[0].parent}?" if below else _EXPECTED
+            return f"{self._folder} holds no {RECORDS}: {meant}; --wait waits for a run that has not begun"
         return f"{records} holds no complete record of a step yet: --wait waits for a run that has not begun"
 
     def frame(self) -> Frame:
@@ -142,9 +143,18 @@ class _Watched:
             silence = time.time() - os.stat(self._folder / RECORDS).st_mtime
         except FileNotFoundError:
             return [*notes, f"{self._folder / RECORDS} is gone: what was read of it is shown"]
-        if silence > _SILENCE and not self.state.is_over:
-            notes.append(f"no new record for {_duration(silence)}")
+        if not self.state.is_over:
+            notes += [f"no new record for {_duration(silence)}"] if silence > _SILENCE else []
+            notes += self._gone()
         return notes
+
+    def _gone(self) -> list[str]:
+        """That nobody writes the run any more."""
+        writer = last_writer(self._folder)
+        if writer is None or writer.state not in ("gone", "closed"):
+            return []
+        how = "ended without a word" if writer.state == "gone" else "closed the run"
+        return [f"process {writer.pid} on {writer.host} has {how}: nobody writes it now"]
 
     def _candidates(self) -> list[RunState]:
         """The runs that were asked for."""

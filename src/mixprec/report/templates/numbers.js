@@ -26,12 +26,12 @@
     return made;
   }
 
-  function heat(found) {
-    const { figure, ends } = MEASURES[chosen.measure];
+  function heat(found, measure = chosen.measure) {
+    const { figure, ends } = MEASURES[measure];
     const value = found ? found[figure] : null;
     if (value === null) return "none";
     if (value === "inf") return 0;
-    const beyond = chosen.measure === "sqnr" ? ends.findIndex((end) => value >= end) : ends.findIndex((end) => value <= end);
+    const beyond = measure === "sqnr" ? ends.findIndex((end) => value >= end) : ends.findIndex((end) => value <= end);
     return beyond < 0 ? ends.length : beyond;
   }
 
@@ -291,6 +291,13 @@
     drawExponents();
   }
 
+  // The figure that is worst of any tensor, by its colour; of two alike what clips the largest values stands first.
+  function worstMeasure() {
+    const worstOf = (measure) => Math.max(...run().tensors.map((_, tensor) => Number(heat(figures(tensor), measure)) || 0));
+    const most = Math.max(...Object.keys(MEASURES).map(worstOf));
+    return most ? ["saturated", "flushed", "sqnr"].find((measure) => worstOf(measure) === most) : "flushed";
+  }
+
   // The tensor that the chosen figure is worst of.
   function worst() {
     const { figure } = MEASURES[chosen.measure];
@@ -323,6 +330,8 @@
     byId("cast-choice").hidden = casts.length < 2;
     byId("step-choice").hidden = samples.length < 2;
     Object.assign(byId("numbers-step"), { max: samples.length - 1, value: samples.length - 1 });
+    chosen.measure = worstMeasure();
+    document.querySelector(`input[name="measure"][value="${chosen.measure}"]`).checked = true;
     buildMap();
     chosen.tensor = worst();
     showSample();

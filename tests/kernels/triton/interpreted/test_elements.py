@@ -6,6 +6,7 @@ from torch import Tensor
 
 from mixprec.formats import FORMATS
 from mixprec.kernels import Backend, Draw, cast_parameters
+from mixprec.kernels.triton import _cuts
 from mixprec.specs import parse_cast
 from tests.conformance.patterns import all_16_bit, edges, random_fp32, same
 
@@ -26,6 +27,15 @@ def patterns(element: str) -> Tensor:
     return torch.cat((all_16_bit(torch.bfloat16).float(), all_16_bit(torch.float16).float(), *ends))
 
 
+@pytest.fixture
+def large_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixteen times the elements to a program: interpreting takes its time by the program. `test_cuts.py` cuts as a
+    device does.
+    """
+    monkeypatch.setattr(_cuts, "PROGRAM", 16 * _cuts.PROGRAM)
+
+
+@pytest.mark.usefixtures("large_programs")
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("element", ELEMENTS)
 def test_every_16_bit_pattern(triton: Backend, reference: Backend, element: str, rounding: str) -> None:
@@ -35,6 +45,7 @@ def test_every_16_bit_pattern(triton: Backend, reference: Backend, element: str,
     assert same(triton.round(x, parameters, DRAW), reference.round(x, parameters, DRAW))
 
 
+@pytest.mark.usefixtures("large_programs")
 @pytest.mark.parametrize("element", ELEMENTS)
 def test_saturation(triton: Backend, reference: Backend, element: str) -> None:
     x = patterns(element)[2**17 :]
@@ -42,6 +53,7 @@ def test_saturation(triton: Backend, reference: Backend, element: str) -> None:
     assert same(triton.round(x, parameters, DRAW), reference.round(x, parameters, DRAW))
 
 
+@pytest.mark.usefixtures("large_programs")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_16_bit_values_are_widened_exactly(triton: Backend, dtype: torch.dtype) -> None:
     x = all_16_bit(dtype)

@@ -81,6 +81,46 @@ def test_the_recipe_makes_up_for_it_with_a_note() -> None:
     assert [f.name for f in session.check(loss_of(healthy, batch()))] == []
 
 
+SAVED = {
+    **LOST,
+    **{name: make for name, make in QUIET.items() if name != "tensor"},  # one number of fp32 promotes nothing
+    "variance": lambda s, h: h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + 1e-8),
+    "deviation": lambda s, h: h / (h.std(-1, keepdim=True) + 1e-8),
+    "softmax": lambda s, h: h - torch.log(F.softmax(h, -1) + 1e-9),
+    "norm": lambda s, h: h / h.norm(dim=-1, keepdim=True).clamp_min(1e-12),
+    "far behind": lambda s, h: h / ((h.square().sum(-1, keepdim=True) * 0.5 + 1).sqrt() + 1e-10),
+}
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_an_eps_that_the_recipe_saves_is_a_note(name: str) -> None:
+    model = Told(SAVED[name])
+    session = prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), "fp16", loss_scale=1.0)
+    told = [f for f in session.check(loss_of(model, batch())) if f.name == "constant that vanishes"]
+    assert [f.severity for f in told] == ["note"], told
+    assert "fp32 here" in told[0].message
+    assert told[0].remedy.startswith("nothing under this recipe; under torch alone: ")
+    for recipe in ("bf16", "mxfp8"):  # which hold it
+        wide = Told(SAVED[name])
+        session = prepare(wide, torch.optim.SGD(wide.parameters(), lr=0.1), recipe)
+        assert "constant that vanishes" not in [f.name for f in session.check(loss_of(wide, batch()))]
+
+
+def test_what_the_author_computes_in_fp32_is_saved_by_nobody_else() -> None:
+    model = Told(lambda s, h: h / (h.float().square().mean(-1, keepdim=True) + 1e-8).sqrt().add(1.0))
+    session = prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), "fp16", loss_scale=1.0)
+    assert len(session.check(loss_of(model, batch()))) == 0
+
+
+@pytest.mark.parametrize("recipe", ["bf16", "fp16"])
+def test_a_bound_that_the_recipe_saves_is_a_note(recipe: str) -> None:
+    for bounded in (lambda h: (h * 0 + 0.5).clamp(max=1 - 1e-6), lambda h: h.sigmoid().clamp(1e-4, 1 - 1e-6)):
+        model = Told(lambda s, h, bounded=bounded: torch.log1p(-bounded(h)))
+        session = prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), recipe, loss_scale=1.0)
+        told = [f for f in session.check(loss_of(model, batch())) if f.name == "bound that vanishes"]
+        assert [f.severity for f in told] == ["note"]
+
+
 @pytest.mark.parametrize(("dtype", "bound"), [(BF16, 1 - 1e-3), (BF16, 1 - 1e-6), (FP16, 1 - 1e-4), (FP16, 1 - 1e-6)])
 def test_a_bound_that_rounds_to_one(dtype: torch.dtype, bound: float) -> None:
     reaches = Told(lambda s, h: torch.log1p(-(h * 0 + 1).clamp(max=bound))).to(dtype)

@@ -83,8 +83,8 @@ def test_a_constant_that_fp16_does_not_hold(way: str, name: str) -> None:
     if way == "recipe":
         assert not found.faults
         assert not found.warnings
-        # Filled in place it is the lowest number that fp16 has; a tensor of it is fp32 from the start.
-        assert [f.severity for f in told] == ([] if name in ("full_like", "masked_fill_") else ["note"])
+        # Filled in place it is the lowest number that fp16 has.
+        assert [f.severity for f in told] == ([] if name == "masked_fill_" else ["note"])
     else:
         assert told
         assert told[0].severity in ("fault", "warning")
@@ -127,3 +127,39 @@ def test_a_mask_that_is_no_lower_than_the_scores() -> None:
     strong = Told(lambda s, h: F.softmax(h.masked_fill(shifted(h), -1e4), -1))
     assert len(check_step(strong, loss_of(strong, batch()))) == 0
     assert math.isfinite(float(strong(batch()).sum().detach()))
+
+
+SCALED: dict[str, Callable[[object, Tensor], Tensor]] = {
+    "times": lambda s, h: (h * 1e6).tanh(),
+    "times, from the left": lambda s, h: (1e6 * h).tanh(),
+    "in place": lambda s, h: h.clone().mul_(1e6).tanh(),
+    "of zeros too": lambda s, h: (h.relu() * 1e6).tanh(),
+    "negative": lambda s, h: (h.abs() * -1e6).tanh(),
+    "from a number": lambda s, h: (1e6 - h).tanh() * h,
+}
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_a_large_factor_is_no_mask(name: str) -> None:
+    torch.manual_seed(0)
+    for dtype in (torch.float32, BF16, FP16):
+        pure = Told(SCALED[name]).to(dtype)
+        found = check_step(pure, loss_of(pure, batch(dtype=dtype)))
+        assert [f.name for f in found if "mask" in f.name] == []
+        if dtype == FP16:
+            assert "overflow" in [f.name for f in found.faults]
+            assert "bf16" in found.faults[0].remedy
+        else:
+            assert found.faults == ()
+    for recipe in ("fp16", "bf16", "mxfp8"):
+        model = Told(SCALED[name])
+        found = prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), recipe).check(loss_of(model, batch()))
+        assert [f.name for f in found if "mask" in f.name] == []
+
+
+def test_a_mask_of_zeros_and_ones_times_a_constant_is_one() -> None:
+    for mask in (lambda h: shifted(h).to(h.dtype), lambda h: 1 - shifted(h).to(h.dtype)):
+        torch.manual_seed(0)
+        model = Told(lambda s, h, mask=mask: F.softmax(h + mask(h) * -1e9, -1)).half()
+        found = check_step(model, loss_of(model, batch(dtype=FP16)))
+        assert [f.name for f in found if f.name == "hard-coded mask"] == ["hard-coded mask"]

@@ -86,6 +86,72 @@ def test_healthy_twins_whose_intermediate_values_are_masked(name: str) -> None:
     assert names(check_step(model, loss_of(model, batch()))) == []
 
 
+def flooded(dtype: torch.dtype | None) -> Told:
+    """Values beyond every 16-bit range, in the recipe's dtype or in the author's own."""
+
+    def squared(s: object, h: Tensor) -> Tensor:
+        x = h if dtype is None else h.to(dtype)
+        large = (x * 0 + 1) * (300.0 if x.dtype == FP16 else 1e30)
+        return (large * (large + 1)).float().tanh()
+
+    return Told(squared)
+
+
+@pytest.mark.parametrize(
+    ("recipe_name", "own", "remedy"),
+    [
+        ("fp16", None, "use recipe 'bf16'"),
+        ("bf16", None, "no dtype below fp64 has a wider range"),
+        ("bf16-true", torch.bfloat16, "no dtype below fp64 has a wider range"),
+        ("bf16", FP16, "take the model's own cast to fp16 away"),
+        ("mxfp8", FP16, "take the model's own cast to fp16 away"),
+        ("mxfp8", None, "no dtype below fp64 has a wider range"),
+        ("fp32", torch.bfloat16, "no dtype below fp64 has a wider range"),
+    ],
+)
+def test_no_remedy_is_what_the_run_has_already(recipe_name: str, own: torch.dtype | None, remedy: str) -> None:
+    model = flooded(own)
+    session = prepare(model, torch.optim.SGD(model.parameters(), lr=1.0), recipe_name)
+    faults = [f for f in session.check(loss_of(model, batch())).faults if f.name == "overflow"]
+    assert faults
+    assert all(f.remedy.startswith(remedy) for f in faults)
+    assert {f.rule for f in faults} == ({'compute_dtype = "bf16"\n'} if recipe_name == "fp16" else {""})
+
+
+@pytest.mark.parametrize("recipe_name", ["bf16", "fp32", "mxfp8"])
+def test_a_cast_to_fp16_of_the_authors_own_near_its_limit(recipe_name: str) -> None:
+    model = Told(lambda s, h: ((h * 0 + 1).half() * 2e4).float().tanh())
+    session = prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), recipe_name)
+    (warning,) = session.check(loss_of(model, batch())).warnings
+    assert (warning.name, warning.rule) == ("close to fp16's limit", "")
+    assert f"take the model's own cast to fp16 away, which recipe {recipe_name} does not make" in warning.remedy
+
+
+OVERFLOWS: dict[str, Callable[[object, Tensor], Tensor]] = {
+    "small divisor": lambda s, h: (h + 2) / 1e-5,
+    "small tensor": lambda s, h: (h + 2) / (h * 0 + 2e-5),
+    "reciprocal": lambda s, h: (h * 0 + 1e-6).reciprocal(),
+    "power": lambda s, h: (h * 0 + 300).pow(2.5),
+    "norm": lambda s, h: h * (h * 0 + 4e4).norm(),
+}
+
+
+@pytest.mark.parametrize("name", OVERFLOWS)
+def test_what_overflows_met_no_zero(name: str) -> None:
+    model = Told(OVERFLOWS[name]).half()
+    found = check_step(model, loss_of(model, batch(dtype=FP16)))
+    assert "logarithm, root or division of zero" not in [f.name for f in found]
+    assert "overflow" in [f.name for f in found.faults]
+
+
+@pytest.mark.parametrize("recipe_name", ["fp8", "mxfp8", "nvfp4"])
+def test_what_a_broken_gradient_goes_through_is_not_told_beside_it(recipe_name: str) -> None:
+    model = Told(lambda s, h: (h * 0).sqrt(), features=32)
+    session = prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), recipe_name)
+    faults = session.check(loss_of(model, batch(features=32))).faults
+    assert [(f.name, f.site) for f in faults] == [("logarithm, root or division of zero", "after (sqrt, backward)")]
+
+
 def test_bad_input_is_told_as_such() -> None:
     model = nn.Sequential(nn.Linear(8, 8))
     x = batch()

@@ -17,6 +17,7 @@ from ._laundering import LaunderingDetector
 from ._masks import MaskDetector
 from ._probabilities import ProbabilityDetector
 from ._ranges import RangeDetector
+from ._stored_tables import StoredTableDetector
 from ._tables import TableDetector
 from ._weights import WeightDetector
 
@@ -31,6 +32,7 @@ DETECTORS: Mapping[str, Callable[[Setting], Detector]] = MappingProxyType(
         "bounds": BoundDetector,
         "counted": CountedDetector,
         "tables": TableDetector,
+        "stored tables": StoredTableDetector,
         "conversions": ConversionDetector,
         "custom functions": CustomFunctionDetector,
         "laundering": LaunderingDetector,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..._finding import Finding
-from .._call import Call, short
+from .._call import Call, elsewhere, short
 from .._values import NARROW
 from ._detector import Detector, Step
 
@@ -25,8 +25,8 @@ class AccumulatorDetector(Detector):
     - a scatter of 16-bit values into an fp32 tensor for which the recipe widens them: a note (else torch refuses it);
     - a scattered sum (``index_add``, ``index_put(accumulate=True)``, ``scatter_add``, ``scatter_reduce``) in bf16 with
       64 addends or more to one element, in fp16 with 512: a warning (at 256 and 2,048 equal addends stop to count);
-    - a buffer of 16 bits that the step has changed (counter, moving average, codebook): a warning; a batch norm's
-      running statistics likewise;
+    - a buffer of 16 bits, or a plain attribute, that the step has changed (counter, moving average, codebook): a
+      warning; a batch norm's running statistics likewise;
     - a loss in 16 bits; an optimizer's step counter in 16 bits: warnings.
     """
 
@@ -71,11 +71,11 @@ class AccumulatorDetector(Detector):
             "here, torch alone refuses it",
             evidence={"source": short(widened), "target": short(target.dtype)},
             threshold="one dtype",
-            remedy="bring the source to the buffer's dtype: source.to(buffer.dtype)",
+            remedy=elsewhere("bring the source to the buffer's dtype: source.to(buffer.dtype)"),
         )
 
     def end(self, step: Step) -> Iterable[Finding]:
-        """Buffers that the step has changed, the loss, and the optimizers' counters."""
+        """Buffers and attributes that the step has changed, the loss, and the optimizers' counters."""
         yield from self._buffers(step)
         yield from self._loss(step)
         yield from self._counters()
@@ -97,7 +97,7 @@ class AccumulatorDetector(Detector):
                 name=what,
                 severity="warning",
                 site=name,
-                message=f"the buffer {name} is {short(before.dtype)} and every step advances it: a change below "
+                message=f"{name} is {short(before.dtype)} and every step advances it: a change below "
                 f"{lasting:g} of its value is lost, and a count stops at {STOPS[before.dtype]}",
                 evidence={"dtype": short(before.dtype)},
                 threshold="buffers that accumulate in fp32 (counters in integers)",

@@ -7,10 +7,12 @@ from collections.abc import Iterable
 import torch
 
 from ..._finding import Finding
-from .._call import Call, short
+from .._call import Call, elsewhere, short
 from .._place import shown
 from .._values import NARROW
 from ._detector import Detector
+
+_REMEDY = "clamp in fp32 (p.float().clamp(...)), or compute from logits"
 
 
 class BoundDetector(Detector):
@@ -27,7 +29,7 @@ class BoundDetector(Detector):
         facts = call.facts(0)
         if facts is None or call.place.backward or call.result is None:
             return
-        dtype = facts.dtype if facts.dtype in NARROW else facts.widened
+        dtype = facts.dtype if facts.dtype in NARROW else facts.kept
         bound = next((n for n in call.numbers if 0.9 < abs(n) < 1), None)
         if dtype is None or bound is None or abs(float(torch.tensor(bound, dtype=dtype))) != 1:
             return
@@ -40,5 +42,5 @@ class BoundDetector(Detector):
             + ("is 1 there: log(1 - p) and division by 1 - p meet 0" if is_lost else "would be 1 there; not in fp32"),
             evidence={"bound": bound, "largest result": call.result[1].high},
             threshold=f"{short(dtype)} has no number between {1 - torch.finfo(dtype).eps / 2:.6g} and 1",
-            remedy="clamp in fp32 (p.float().clamp(...)), or compute from logits",
+            remedy=_REMEDY if is_lost else elsewhere(_REMEDY),
         )

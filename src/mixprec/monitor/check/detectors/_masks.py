@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ..._finding import Finding
-from .._call import Call, short
-from .._provenance import MASK_FROM
+from .._call import Call, elsewhere, short
+from .._provenance import MASK_FROM, is_filled
 from .._values import NARROW, Facts
 from ._detector import Detector
 
@@ -17,7 +17,7 @@ from ._detector import Detector
 ROOM = 16.0
 #: What a mask must lie below the largest score: exp(-16) is a quarter of bf16's and fp16's last place, and less.
 DEPTH = 16.0
-_FILLS = frozenset({"masked_fill", "where", "full", "full_like", "fill", "scalar_tensor", "new_full", "mul", "rsub"})
+_FILLS = frozenset({"masked_fill", "where", "full", "full_like", "fill", "scalar_tensor", "new_full", "mul"})
 _SUMS = frozenset({"add", "sub"})
 _SOFTMAXES = frozenset({"_softmax", "_log_softmax", "_safe_softmax"})
 _ATTENTION = frozenset(
@@ -66,14 +66,14 @@ class MaskDetector(Detector):
     def _fills(self, call: Call, name: str) -> Iterator[Finding]:
         numbers = [*call.numbers, *(f.low for t, f in call.inputs if name == "where" and t.dim() == 0)]
         constants = [n for n in numbers if MASK_FROM <= abs(n) < float("inf")]
-        if not constants or call.result is None:
+        if not constants or call.result is None or not (name == "where" or is_filled(call, name, call.result[0])):
             return
         made = call.result[1]
         worst = max(constants, key=abs)
         limit = torch.finfo(made.dtype).max
         if made.dtype in NARROW and not made.is_finite and abs(worst) > limit:
             yield self._overflow(call, made, worst, limit)
-        elif (widened := _widened(call)) is not None and abs(worst) > torch.finfo(widened).max:
+        elif (widened := _instead(call)) is not None and abs(worst) > torch.finfo(widened).max:
             yield self._note(call, worst, widened)
         elif name == "masked_fill" and worst < 0 and (scores := call.facts(0)) is not None:
             yield from self._shallow(call, worst, scores)
@@ -97,7 +97,7 @@ class MaskDetector(Detector):
             "model would not",
             evidence={"constant": worst, "limit": torch.finfo(widened).max},
             threshold=f"{short(widened)} holds {torch.finfo(widened).max:g}",
-            remedy=_REMEDY,
+            remedy=elsewhere(_REMEDY),
         )
 
     def _shallow(self, call: Call, constant: float, scores: Facts) -> Iterator[Finding]:
@@ -120,7 +120,7 @@ class MaskDetector(Detector):
         made = call.result[1]
         deepest = min((a, b), key=lambda f: f.low)
         other = b if deepest is a else a
-        widened = a.widened or b.widened
+        widened = a.widened or b.widened or made.kept
         if made.dtype in NARROW and deepest.low < -MASK_FROM and a.is_finite and b.is_finite:
             limit = torch.finfo(made.dtype).max
             if not made.is_finite:
@@ -144,7 +144,7 @@ class MaskDetector(Detector):
             f"the sum {told}",
             evidence={"mask": mask.low, "lowest score": scores.low, "limit": limit},
             threshold=f"a mask more than {ROOM:g} above -{limit:g}",
-            remedy=_REMEDY,
+            remedy=elsewhere(_REMEDY) if severity == "note" else _REMEDY,
         )
 
     def _rows(self, call: Call) -> Iterator[Finding]:
@@ -176,6 +176,8 @@ class MaskDetector(Detector):
         )
 
 
-def _widened(call: Call) -> torch.dtype | None:
-    """What the recipe widened for this operation."""
-    return next((f.widened for _, f in call.inputs if f.widened is not None), None)
+def _instead(call: Call) -> torch.dtype | None:
+    """The 16-bit dtype in whose place the recipe fills in fp32."""
+    if call.result is None or call.result[1].dtype in NARROW:
+        return None
+    return next((f.widened for _, f in call.inputs if f.widened is not None), None) or call.result[1].kept

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 import torch
 
@@ -19,28 +20,15 @@ from ._detector import Detector, Step
 HEADROOM = 8.0
 #: Share of non-zero operands whose square may be zero.
 FLUSHED = 0.5
-_POLES = frozenset(
-    [
-        "log",
-        "log2",
-        "log10",
-        "log1p",
-        "div",
-        "reciprocal",
-        "rsqrt",
-        "sqrt",
-        "pow",
-        "div_",
-        "log_",
-        "sqrt_",
-        "acos",
-        "asin",
-        "atanh",
-        "digamma",
-        "lgamma",
-        "linalg_vector_norm",
-        "norm",
-    ]
+# Where an operand makes an operation infinite or undefined, by the operation.
+_POLES: Mapping[tuple[str, ...], Callable[[float, float], bool]] = MappingProxyType(
+    {
+        ("reciprocal", "digamma", "lgamma"): lambda low, high: low <= 0 <= high,
+        ("log", "log2", "log10", "rsqrt"): lambda low, _: low <= 0,
+        ("log1p",): lambda low, _: low <= -1,
+        ("sqrt",): lambda low, _: low < 0,
+        ("acos", "asin", "atanh"): lambda low, high: low <= -1 or high >= 1,
+    }
 )
 # What makes no values of its own.
 _MADE = (
@@ -84,7 +72,7 @@ class RangeDetector(Detector):
     def _left(self, call: Call, facts: Facts) -> tuple[Finding, ...]:
         """A result that is not finite although its operands are."""
         operands = max((f.amax for _, f in call.inputs), default=0.0)
-        is_pole = call.name in _POLES and (facts.dtype not in NARROW or operands < torch.finfo(facts.dtype).max / 2)
+        is_pole = _meets_pole(call)
         if is_pole and not call.needs_grad:
             return ()
         if call.place.backward:
@@ -103,10 +91,24 @@ class RangeDetector(Detector):
             f"{shown(call.name)} of finite operands (up to {operands:g}) is {_kind(facts)} in {short(facts.dtype)}",
             evidence={"nonfinite": facts.nonfinite, "limit": limit, "largest operand": operands},
             threshold=f"{short(facts.dtype)} ends at {limit:g}",
-            remedy="use recipe 'bf16', which has fp32's range; or scale the activations down before (a norm, a smaller "
-            "initial weight), or compute this operation in fp32",
-            rule=_BF16 if facts.dtype == torch.float16 else "",
+            remedy=self._wider(facts.dtype)
+            + "scale the activations down before (a norm, a smaller initial weight), or "
+            + ("compute this operation in fp32" if facts.dtype == torch.float16 else "bound the operand"),
+            rule=self._rule(facts.dtype),
         )
+
+    def _wider(self, dtype: torch.dtype) -> str:
+        """The remedy that a wider range is, where there is one."""
+        if dtype != torch.float16:
+            return f"no dtype below fp64 has a wider range than {short(dtype)}: "
+        if self.setting.conversion is None:
+            return "use bf16 (autocast's, or recipe 'bf16'), which has fp32's range; or "
+        if self.setting.compute == torch.float16:
+            return "use recipe 'bf16', which has fp32's range; or "
+        return f"take the model's own cast to fp16 away, which recipe {self.setting.recipe} does not make; or "
+
+    def _rule(self, dtype: torch.dtype) -> str:
+        return _BF16 if dtype == self.setting.compute == torch.float16 else ""
 
     def _backward(self, call: Call, facts: Facts, operands: float) -> Finding:
         """A gradient that overflows; where a cast did it, the scale at which it would not is known."""
@@ -126,7 +128,8 @@ class RangeDetector(Detector):
         else:
             told = "a finite forward pass has a broken gradient, at any loss scale"
             remedy = (
-                "look at the operation where its operand is 0 (root, norm, log, division: put an eps inside, in fp32)"
+                "look at the operation: where its operand is 0 (root, norm, log, division) put an eps inside, in fp32; "
+                "where it divides by a small number, do that in fp32"
             )
         return call.finding(
             "note" if is_ordinary else "fault",
@@ -161,7 +164,7 @@ class RangeDetector(Detector):
             smaller = max(_power_below(self.setting.loss_scale * 65504 / HEADROOM / facts.reach), 1.0)
             remedy, rule = f"a loss scale of {smaller:g}, or a dynamic one", _initial(smaller)
         else:
-            remedy, rule = "use recipe 'bf16', or scale the activations down before", _BF16
+            remedy, rule = f"{self._wider(torch.float16)}scale the activations down before", self._rule(torch.float16)
         yield call.finding(
             "warning",
             "close to fp16's limit",
@@ -190,6 +193,31 @@ class RangeDetector(Detector):
                 threshold=f"{FLUSHED:g} of the non-zero operands",
                 remedy="square in fp32: x.float().pow(2)",
             )
+
+
+def _meets_pole(call: Call) -> bool:
+    """Whether an operand is where the operation is infinite or undefined; else its result overflowed."""
+    name = call.name.rstrip("_")
+    if name == "div":
+        return _has(call, 1, lambda low, high: low <= 0 <= high)
+    if name == "pow":
+        by = call.args[1]
+        if type(by) in (int, float) and by >= 0:
+            return by != int(by) and _has(call, 0, lambda low, _: low < 0)
+        return _has(call, 0, lambda low, high: low <= 0 <= high)
+    for names, is_outside in _POLES.items():
+        if name in names:
+            return _has(call, 0, is_outside)
+    return False
+
+
+def _has(call: Call, index: int, is_outside: Callable[[float, float], bool]) -> bool:
+    """Whether the range of an argument, a number or a tensor, holds such a value."""
+    value = call.args[index] if index < len(call.args) else None
+    if isinstance(value, (int, float)):
+        return is_outside(value, value)
+    facts = call.facts(index)
+    return facts is None or is_outside(facts.low, facts.high)
 
 
 def _kind(facts: Facts) -> str:
