@@ -115,7 +115,7 @@ def _options(measured: Measured, candidates: Sequence[str], *, by_error: bool) -
             continue
         for name in (KEEP, *candidates):
             score, bits = group.candidates[name], WIDE if name == KEEP else CASTS[name][1]
-            loss = score.output_error if by_error else score.loss
+            loss = score.output_error if by_error else max(score.loss, 0.0)
             share = measured.shares[group.name]
             options.append(Option(group=group.name, candidate=name, loss=loss, seconds=bits * share, bytes=0))
     return options

@@ -64,7 +64,8 @@ def _noise(tallies: Sequence[SiteTally]) -> float:
 
 
 def _ratio(error: float, signal: float) -> float:
-    return math.sqrt(_quotient(error, signal))
+    """Root of a quotient; an estimate of a square without bias may come out below zero."""
+    return math.sqrt(max(_quotient(error, signal), 0.0))
 
 
 def _quotient(error: float, signal: float) -> float:
