@@ -103,6 +103,8 @@ class OperandCasts:
     """The six casts of a layer precision; ``None`` keeps an operand in the compute dtype.
 
     Attributes:
+        is_shown: whether an operand is cast to fp32, which changes nothing: the site counts as one that has casts, so
+            that its products are shown to whoever watches.
         is_plain: whether every operand stays in the compute dtype, and sums in fp32.
         random: whether any operand needs random bits.
     """
@@ -114,13 +116,15 @@ class OperandCasts:
     wgrad_grad_output: OperandCast | None = None
     wgrad_input: OperandCast | None = None
     accumulator: Accumulator | None = None
+    is_shown: bool = False
     is_plain: bool = field(init=False)
     random: bool = field(init=False)
 
     def __post_init__(self) -> None:
         # Worked out once: a compiler's trace reads them as constants.
         present = self.present
-        object.__setattr__(self, "is_plain", len(present) == 0 and self.accumulator is None)
+        is_plain = len(present) == 0 and self.accumulator is None and not self.is_shown
+        object.__setattr__(self, "is_plain", is_plain)
         object.__setattr__(self, "random", any(cast.random for cast in present))
 
     @classmethod
@@ -128,12 +132,17 @@ class OperandCasts:
         """The casts of ``precision``; ``None`` keeps every operand in the compute dtype."""
         if precision is None:
             return cls()
-        casts = {name: precision.operand(name) for name in OPERANDS}
-        made = {name: None if cast is None else OperandCast.of(cast) for name, cast in casts.items()}
-        return cls(**made, accumulator=precision.accumulator)
+        casts = {name: cast for name in OPERANDS if (cast := precision.operand(name)) is not None}
+        changing = {name: OperandCast.of(cast) for name, cast in casts.items() if not _is_exact(cast)}
+        return cls(**changing, accumulator=precision.accumulator, is_shown=len(changing) < len(casts))
 
     @property
     def present(self) -> tuple[OperandCast, ...]:
         """The casts that are not ``None``."""
         casts: list[OperandCast | None] = [getattr(self, name) for name in OPERANDS]
         return tuple(cast for cast in casts if cast is not None)
+
+
+def _is_exact(cast: Cast) -> bool:
+    """Whether every operand, being of 32 bits at most, is a value of the cast."""
+    return cast.element == "fp32" and cast.granularity.kind == "none"

@@ -51,7 +51,7 @@ _read._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAcce
 def _in_trace(casts: OperandCasts) -> OperandCasts:
     """A copy that the trace makes itself: of a constant it can read the attributes, and call no property."""
     made = {name: _copied(getattr(casts, name)) for name in OPERANDS}
-    return OperandCasts(**made, accumulator=casts.accumulator)
+    return OperandCasts(**made, accumulator=casts.accumulator, is_shown=casts.is_shown)
 
 
 def _copied(cast: OperandCast | None) -> OperandCast | None:

@@ -10,6 +10,19 @@ from torch import nn
 
 
 @contextmanager
+def frozen(model: nn.Module) -> Generator[None]:
+    """Inside, no parameter asks for a gradient: passes whose only aim is an activation's make none."""
+    asking = [p for p in model.parameters() if p.requires_grad]
+    for p in asking:
+        p.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for p in asking:
+            p.requires_grad_()
+
+
+@contextmanager
 def aside(model: nn.Module, *, training: bool | None) -> Generator[None]:
     """Inside, the model is in evaluation (or training) mode, and what passes change is put back afterwards.
 

@@ -14,7 +14,7 @@ from ...nn import convert, is_without_session, uncompiled
 from ...specs import ACTIVATION_PRODUCTS, LayerPrecision, Recipe, Rule
 from .._candidate import KEEP, Candidate
 from .._scores import Scores
-from ._aside import aside
+from ._aside import aside, frozen
 from ._batch import BatchScores, score_batch
 from ._collector import Collector
 from ._curvature import drawn_gradients
@@ -66,7 +66,7 @@ def measure_scores(
             for index, batch in enumerate(batches):
                 known = {name for scored in found for name, site in scored.sites.items() if site.weight_gradient > 0}
                 collector = Collector(precisions, grouping, known, seed + index)
-                with conversion.products_shown_to(collector), OutputWatch(model) as watch:
+                with frozen(model), conversion.products_shown_to(collector), OutputWatch(model) as watch:
                     value = loss(model, batch)
                     _check_loss(value, index)
                     _check_products(collector, model)

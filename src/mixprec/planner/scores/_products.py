@@ -13,7 +13,7 @@ from ...specs import OPERANDS, LayerPrecision
 from ._seen import Operation
 
 #: Parts of a batch whose weight gradients are compared.
-PARTS = 4
+PARTS = 8
 #: Of these, on how many each candidate is tried.
 TRIED = 2
 

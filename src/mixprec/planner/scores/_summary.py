@@ -53,7 +53,7 @@ def _score(change: Change, share: float, tallies: Sequence[SiteTally], name: str
         slope=change.slope,
         slope_error=math.sqrt(change.variance),
         gradient_error=_ratio(sum(t.gradient_error for t in found), gradient),
-        gradient_bias=_ratio(max(sum(t.gradient_bias for t in found), 0.0), gradient),
+        gradient_bias=_ratio(sum(t.gradient_bias for t in found), gradient),
         gradient_noise=_noise(tallies),
         output_error=_quotient(sum(t.error for t in found), sum(t.square for t in tallies)),
     )
