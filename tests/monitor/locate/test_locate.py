@@ -228,7 +228,8 @@ def test_where_no_smaller_loss_can_be_tried_the_scale_is_not_excluded():
     assert "is not known" in fault.detail
 
 
-def test_inside_the_model_smaller_outputs_gradients_tell_enough():
+@pytest.mark.parametrize(("factor", "cause"), [(1024.0, causes.LOSS_SCALE), (1.0, None)])
+def test_inside_the_model_smaller_gradients_of_outputs_tell_enough(factor, cause):
     class Times(nn.Module):
         def __init__(self, factor: float) -> None:
             super().__init__()
@@ -237,8 +238,6 @@ def test_inside_the_model_smaller_outputs_gradients_tell_enough():
         def forward(self, x: Tensor) -> Tensor:
             return self.inner(x) * self.factor
 
-    x = torch.ones(3, 4).half()
-    for factor, cause in ((1024.0, causes.LOSS_SCALE), (1.0, None)):
-        model = Times(factor)
-        fault = locate(model, lambda: begin_at_an_edge(model(x).float().sum() * 2.0**10), scale=2.0**10)
-        assert (None if fault is None else fault.cause) is cause
+    model, x = Times(factor), torch.ones(3, 4).half()
+    fault = locate(model, lambda: begin_at_an_edge(model(x).float().sum() * 2.0**10), scale=2.0**10)
+    assert (None if fault is None else fault.cause) is cause
