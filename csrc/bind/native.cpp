@@ -197,7 +197,7 @@ void bind_kernels(nb::module_& m) {
 NB_MODULE(_native, m) {
   nb::set_leak_warnings(false);  // casts live in Python caches until the interpreter ends
   m.doc() = "Rounding kernels on addresses; see csrc/include/mixprec/kernels.h.";
-  m.attr("BINDINGS") = 2;  // as in src/mixprec/kernels/cpu/_abi.py
+  m.attr("BINDINGS") = 3;  // as in src/mixprec/kernels/cpu/_abi.py
   bind_enums(m);
   bind_formats(m);
   bind_requests(m);

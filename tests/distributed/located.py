@@ -107,9 +107,10 @@ def sharded(who: str, with_locate: bool) -> Any:
         session.step(model(batch(who, 0)).square().mean())
         x = batch(who, 1)
         fault = session.locate(lambda: model(x).square().mean())
-    applied = [session.step(model(batch(who, step)).square().mean()).applied for step in range(3)]
+    results = [session.step(model(batch(who, step)).square().mean()) for step in range(3)]
     found = [(f.site, f.name, f.message) for f in session.findings]
-    return applied, found, (fault.site, fault.cause.name) if fault else None
+    located = (fault.site, fault.cause.name) if fault else None
+    return [result.applied for result in results], found, located, results[1].reason
 
 
 def _are_equal(model: nn.Module) -> bool:

@@ -60,10 +60,11 @@ def test_locate_by_hand_on_all_ranks_or_on_one(ranks, where, who):
 @pytest.mark.parametrize("who", WHO)
 def test_a_sharded_model_is_located_on_all_ranks(ranks, who):
     for rank, found in enumerate(ranks):
-        applied, findings, _ = found[f"sharded {who}"]
+        applied, findings, _, reason = found[f"sharded {who}"]
         assert applied == [True, False, True]
         assert "the model is sharded" in findings[0][2]
-        applied, _, (site, name) = found[f"sharded, located {who}"]
+        assert "; session.locate(...) on all ranks names the operation" in reason
+        applied, _, (site, name), _ = found[f"sharded, located {who}"]
         assert applied == [True, False, True]
         assert name == ("bad input data" if rank in WHO[who] else "fault on another rank")
         assert rank not in WHO[who] or site == "<input>"

@@ -35,6 +35,8 @@ def step(**changes: object) -> StepRecord:
         grad_norm=None,
         loss_scale=65536.0,
         tokens=512,
+        turn="d+g: d+g",
+        losses={"d": 0.5, "g": math.inf},
     )
     return replace(record, **changes)
 

@@ -3,12 +3,22 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mixprec.records import CoverageRecord, CoverageRow, MemoryRecord, RunEndRecord, StepRecord, write_records
+from mixprec.records import (
+    CoverageRecord,
+    CoverageRow,
+    MemoryRecord,
+    Record,
+    RunEndRecord,
+    StepRecord,
+    write_records,
+)
 from mixprec.report import write_report
 from tests.report.run_folder import PROFILES, comparison, write_run_folder
 
@@ -181,3 +191,35 @@ def test_a_failed_move_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(PermissionError):
         write_report(folder)
     assert sorted(path.name for path in folder.iterdir()) == ["recipes", "records.jsonl"]
+
+
+def gan(steps: int = 40) -> Iterator[Record]:
+    """Two losses that are stepped by turns, one far above the other; the last step of `g` is skipped."""
+    for step in range(steps):
+        name, value = ("d", 1.0) if step % 2 == 0 else ("g", 100.0)
+        yield StepRecord(
+            recipe="fp16", seed=0, step=step, loss=value, seconds=1.0, applied=step < steps - 1, grad_norm=None,
+            loss_scale=None, tokens=None, turn=f"{name}: {name}", losses={name: value},
+        )  # fmt: skip
+
+
+def lines(records: Iterable[Record], folder: Path) -> list[dict[str, Any]]:
+    write_records(folder / "records.jsonl", list(records))
+    return chart(write_report(folder).read_text(encoding="utf-8"))["loss"]["traces"]
+
+
+def test_each_of_several_losses_has_a_line_of_its_own(tmp_path: Path):
+    traces = lines(gan(), tmp_path)
+    means = {trace["name"]: trace for trace in traces if trace["meta"]["kind"] == "mean"}
+    assert set(means) == {"fp16, d", "fp16, g"}
+    assert (means["fp16, d"]["x"], set(means["fp16, d"]["y"])) == (list(range(0, 40, 2)), {1.0})
+    assert (means["fp16, g"]["x"], set(means["fp16, g"]["y"])) == (list(range(1, 40, 2)), {100.0})
+    assert [means[name]["meta"]["dash"] for name in means] == ["solid", "dash"]
+    (skipped,) = [trace for trace in traces if trace["meta"]["kind"] == "skipped"]
+    assert (skipped["name"], skipped["x"], skipped["y"]) == ("fp16, g, skipped step", [39], [100.0])
+    assert len({trace["uid"] for trace in traces}) == len(traces)
+
+
+def test_a_single_named_loss_is_the_line_itself(tmp_path: Path):
+    one = [replace(record, losses={"d": record.loss}) for record in gan() if record.step % 2 == 0]
+    assert [trace["name"] for trace in lines(one, tmp_path) if trace["meta"]["kind"] == "mean"] == ["fp16"]

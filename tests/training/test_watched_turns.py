@@ -129,6 +129,9 @@ def test_the_doctor_reads_each_turns_curve_for_itself(tmp_path):
             session.step(loss - loss.detach() + level, optimizer=name, name=name)
     steps = of(tmp_path, StepRecord)
     assert [step.turn for step in steps[:4]] == ["d: d", "g: g", "d: d", "d: d"]
+    assert [list(step.losses.items()) for step in steps[:4]] == [
+        [(name, steps[i].loss)] for i, name in enumerate(("d", "g", "d", "d"))
+    ]
     number = next(step.step for step in steps if step.loss > 1000)
     found = [(d.finding.name, d.finding.step) for d in diagnose(tmp_path).findings if "loss" in d.finding.name]
     assert found == [("loss spike", number)]

@@ -9,6 +9,7 @@ from mixprec.records import Record, RunEndRecord, StepRecord
 
 from ._comparison import Comparison, check
 from ._folder import RunFolder, refuse_busy, refuse_occupied
+from ._interrupt import Interrupt
 from ._runner import run
 
 
@@ -44,20 +45,23 @@ def compare(
         refuse_busy(Path(out))
     else:
         refuse_occupied(Path(out))
-    header = check(comparison)
-    start = RunFolder.resume if resume else RunFolder.create
-    folder = start(Path(out), header, comparison.recipes)
-    told(header)
-    running: set[tuple[str, int]] = set()
-    try:
-        for record in run(comparison, finished=folder.finished):
-            folder.add(record)
-            _follow(running, record)
-            told(record)
-    except KeyboardInterrupt:
-        for recipe, seed in sorted(running):
-            folder.add(RunEndRecord(recipe=recipe, seed=seed, status="interrupted", reason="stopped by the user"))
-        raise
+    with Interrupt() as interrupt:
+        header = check(comparison)
+        interrupt.check()
+        start = RunFolder.resume if resume else RunFolder.create
+        folder = start(Path(out), header, comparison.recipes)
+        told(header)
+        running: set[tuple[str, int]] = set()
+        try:
+            for record in run(comparison, finished=folder.finished):
+                folder.add(record)
+                _follow(running, record)
+                told(record)
+                interrupt.check()
+        except KeyboardInterrupt:
+            for recipe, seed in sorted(running):
+                folder.add(RunEndRecord(recipe=recipe, seed=seed, status="interrupted", reason="stopped by the user"))
+            raise
     return folder.path
 
 

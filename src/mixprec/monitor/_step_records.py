@@ -27,8 +27,8 @@ class StepRecords:
         >>> StepRecords(listeners, ["d", "g"]).tell(
         ...     step=0, losses=[("loss", 2.5)], applied=True, grad_norm=1.0, loss_scale=None, optimizers=["d"]
         ... )
-        >>> heard[0].loss, heard[0].applied, heard[0].turn
-        (2.5, True, 'd: loss')
+        >>> heard[0].loss, heard[0].applied, heard[0].turn, heard[0].losses
+        (2.5, True, 'd: loss', {'d': 2.5})
     """
 
     def __init__(self, listeners: Listeners, optimizers: Iterable[str]) -> None:
@@ -48,6 +48,7 @@ class StepRecords:
         grad_norm: float | None,
         loss_scale: float | None,
         optimizers: Iterable[str],
+        parts: Mapping[str, float] | None = None,
     ) -> None:
         """A step was taken or skipped.
 
@@ -58,7 +59,11 @@ class StepRecords:
             grad_norm: of all gradients; ``None`` where there were none.
             loss_scale: that it ran under; ``None`` without one.
             optimizers: names of those that took it.
+            parts: its losses as they are told apart, where not all optimizers have them all; ``None``: they have.
         """
+        has_parts = self._has_turns or _are_named(losses)
+        names = sorted(optimizers)
+        parts = parts_of(names, losses) if parts is None else parts
         now = time.perf_counter()
         seconds, self._last = now - self._last, now
         record = StepRecord(
@@ -71,7 +76,8 @@ class StepRecords:
             grad_norm=grad_norm,
             loss_scale=loss_scale,
             tokens=None,
-            turn=turn_of(optimizers, losses) if self._has_turns or _are_named(losses) else "",
+            turn=turn_of(names, losses) if has_parts else "",
+            losses=dict(parts) if has_parts else {},
         )
         self._listeners.hear([record])
 
@@ -84,6 +90,20 @@ def turn_of(optimizers: Iterable[str], losses: Sequence[tuple[str, float]]) -> s
         'd+g: loss+penalty'
     """
     return f"{'+'.join(sorted(optimizers))}: {'+'.join(sorted({name for name, _ in losses}))}"
+
+
+def parts_of(optimizers: Iterable[str], losses: Sequence[tuple[str, float]]) -> dict[str, float]:
+    """The losses of a step by name, those without one by the optimizers that take it; what comes often is summed.
+
+    Example:
+        >>> parts_of(["d"], [("loss", 1.0), ("penalty", 0.1), ("loss", 1.2)])
+        {'d': 2.2, 'penalty': 0.1}
+    """
+    takers = "+".join(sorted(optimizers)) or _UNNAMED
+    parts: dict[str, list[tuple[str, float]]] = {}
+    for name, loss in losses:
+        parts.setdefault(takers if name == _UNNAMED else name, []).append((name, loss))
+    return {name: total for name, own in parts.items() if (total := sum_of(own)) is not None}
 
 
 def _are_named(losses: Sequence[tuple[str, float]]) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypedDict
 
 #: Version of the lines that this package writes. A field added, removed or changed in meaning raises it.
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 #: Name of the event from which on a run was continued: it replaces what was recorded from its step on.
 RESUMED = "resumed"
@@ -70,6 +70,8 @@ class StepRecord:
         tokens: tokens (or samples) in the step; ``None`` where unknown.
         turn: which optimizers took it with which losses, where a run has several: steps of another turn have other
             losses and norms; else empty.
+        losses: each loss of it by its name, or (of those without a name) that of the optimizers that took it, where a
+            run has several; else empty.
     """
 
     recipe: str
@@ -82,6 +84,7 @@ class StepRecord:
     loss_scale: float | None
     tokens: int | None
     turn: str = ""
+    losses: Mapping[str, float] = field(default_factory=dict[str, float])
 
     @property
     def curve_loss(self) -> float:

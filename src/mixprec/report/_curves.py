@@ -18,23 +18,29 @@ POINTS = 600
 #: Kinds of traces, from the bottom of the picture to its top.
 KINDS = ("raw", "seed", "mean", "evaluation", "skipped")
 
+#: How the lines of one recipe's losses look, where it has several; more begin anew.
+_DASHES = ("solid", "dash", "dot", "dashdot")
+
+#: Value by step, by seed.
+_Curves = Mapping[int, Series]
+
 
 def loss_chart(summary: Summary, recipes: Mapping[str, RecipeRecords]) -> dict[str, Any]:
-    """Training loss of every recipe and seed, raw and smoothed, with evaluations and skipped steps."""
+    """Training loss of every recipe and seed, raw and smoothed, with evaluations and skipped steps.
+
+    Where a run has several losses, as a GAN's two, each has a line of its own.
+    """
     reach = summary.steps // 30
     traces: list[Trace] = []
     values: dict[str, list[float]] = {}
     for index, (name, own) in enumerate(recipes.items()):
-        raw = {seed: {step: record.curve_loss for step, record in steps.items()} for seed, steps in own.steps.items()}
-        smoothed = {seed: smooth(series, reach) for seed, series in raw.items()}
-        values[name] = [value for series in smoothed.values() for value in series.values()]
-        mean = average([smoothed[seed] for seed in _averaged(own)])
-        traces += [_line(index, name, f"raw-{seed}", series, "raw") for seed, series in raw.items()]
-        if len(smoothed) > 1:
-            traces += [_line(index, name, f"seed-{seed}", series, "seed") for seed, series in smoothed.items()]
-        traces.append(_line(index, name, "mean", mean or next(iter(smoothed.values()), {}), "mean"))
+        values[name] = []
+        for place, (loss, raw) in enumerate(_losses(own).items()):
+            smoothed = {seed: smooth(series, reach) for seed, series in raw.items()}
+            values[name] += [value for series in smoothed.values() for value in series.values()]
+            lines = _lines(index, name, own, raw, smoothed)
+            traces += [_of_loss(trace, loss, place) for trace in lines] if loss else lines
         traces.append(_evaluations(index, name, _evaluation_losses(own)))
-        traces.append(_skips(index, name, own, smoothed))
     shown = [value for own in values.values() for value in own]
     return _chart(traces, summary, view(shown, values.get(summary.baseline, [])), zero=False)
 
@@ -62,6 +68,37 @@ def gap_chart(summary: Summary, recipes: Mapping[str, RecipeRecords]) -> dict[st
         return None
     window = view([*values, 0.0], [*settled, 0.0] if settled else [])
     return _chart(traces, summary, window, zero=True)
+
+
+def _losses(own: RecipeRecords) -> dict[str, dict[int, dict[int, float]]]:
+    """By the loss's name, seed and step; the whole is called nothing, and is left out where there are several."""
+    named: dict[str, dict[int, dict[int, float]]] = {}
+    for seed, steps in own.steps.items():
+        for step, record in steps.items():
+            for name, value in record.losses.items():
+                named.setdefault(name, {}).setdefault(seed, {})[step] = value
+    if len(named) > 1:
+        return named
+    whole = {seed: {step: one.curve_loss for step, one in steps.items()} for seed, steps in own.steps.items()}
+    return {"": whole}
+
+
+def _lines(index: int, recipe: str, own: RecipeRecords, raw: _Curves, smoothed: _Curves) -> list[Trace]:
+    """One loss of a recipe: its steps, its seeds, their mean, and where steps were skipped."""
+    lines = [_line(index, recipe, f"raw-{seed}", series, "raw") for seed, series in raw.items()]
+    if len(smoothed) > 1:
+        lines += [_line(index, recipe, f"seed-{seed}", series, "seed") for seed, series in smoothed.items()]
+    mean = average([smoothed[seed] for seed in _averaged(own) if seed in smoothed])
+    lines.append(_line(index, recipe, "mean", mean or next(iter(smoothed.values()), {}), "mean"))
+    return [*lines, _skips(index, recipe, own, raw, smoothed)]
+
+
+def _of_loss(trace: Trace, loss: str, place: int) -> Trace:
+    """A trace of one loss of several."""
+    meta = trace["meta"] | {"dash": _DASHES[place % len(_DASHES)]}
+    recipe = trace["legendgroup"]
+    name = f"{recipe}, {loss}{trace['name'].removeprefix(recipe)}"
+    return trace | {"uid": f"{trace['uid']}-{loss}", "name": name, "meta": meta}
 
 
 def _averaged(own: RecipeRecords) -> list[int]:
@@ -104,12 +141,12 @@ def _evaluations(index: int, recipe: str, losses: Mapping[int, Sequence[float]])
     }
 
 
-def _skips(index: int, recipe: str, own: RecipeRecords, smoothed: Mapping[int, Series]) -> Trace:
+def _skips(index: int, recipe: str, own: RecipeRecords, raw: _Curves, smoothed: _Curves) -> Trace:
     skipped = {
         step: smoothed[seed].get(step, math.nan)
-        for seed, steps in own.steps.items()
-        for step, record in steps.items()
-        if not record.applied
+        for seed, series in raw.items()
+        for step in series
+        if not own.steps[seed][step].applied
     }
     return _trace(index, recipe, "skipped", "skipped", skipped) | {
         "mode": "markers",

@@ -22,6 +22,7 @@ def skip_reason(
     compute_dtype: str,
     scaling: str,
     located: tuple[str, str] = ("", ""),
+    how: str = "",
 ) -> tuple[str, str]:
     """Say what went bad first, as it was located, or which gradient.
 
@@ -33,6 +34,7 @@ def skip_reason(
         compute_dtype: of the recipe.
         scaling: what became of the loss scales; may be empty.
         located: the first bad value in words, and its site; empty where nobody has found it.
+        how: what finds it then; may be empty.
 
     Returns:
         The reason, and the site or the parameter's name; none where only another rank has such a gradient.
@@ -42,10 +44,11 @@ def skip_reason(
     bad_losses = [loss for _, loss in verdict.losses if not math.isfinite(loss)]
     if bad_losses and located[1].startswith(LOSS):
         located = ("", "")  # which is said already; which gradients it spoiled is not
+    how = "" if located[0] else how
     text = located[0] or _gradient_text(bad, compute_dtype) or "gradients of another rank are not finite"
     if bad_losses:
         text = f"the loss is {_kind(bad_losses[0])}; {text}"
-    return "skipped: " + "; ".join(filter(None, (text, scaling))), located[1] or (bad[-1][0] if bad else "")
+    return "skipped: " + "; ".join(filter(None, (text, how, scaling))), located[1] or (bad[-1][0] if bad else "")
 
 
 def skipped_optimizers(verdict: Verdict, names: Mapping[Parameter, str], compute_dtype: str) -> dict[str, str]:

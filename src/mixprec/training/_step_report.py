@@ -10,11 +10,15 @@ from torch.nn import Parameter
 
 from ..loss_scaling import ScaleState
 from ..monitor import Listeners, StepRecords, least_scale
+from ..monitor.locate import is_sharded
 from ..specs import Recipe
 from ._blame import scaling_texts, skip_reason, skipped_optimizers
 from ._result import Event, StepResult
 from ._scales import LossScales
 from ._verdict import Verdict
+
+#: Why nobody does it by himself: docs/decisions/0014-replays-of-sharded-models.md.
+ON_ALL_RANKS = "session.locate(...) on all ranks names the operation"
 
 
 class StepReport:
@@ -55,7 +59,8 @@ class StepReport:
             located: what went bad first, and its site; empty where nobody has found it.
         """
         scaling = scaling_texts(self.scales, before, verdict.at_fault)
-        reason, site = skip_reason(verdict, self._names(), self.recipe.compute_dtype, scaling, located)
+        how = ON_ALL_RANKS if is_sharded(self.model) else ""
+        reason, site = skip_reason(verdict, self._names(), self.recipe.compute_dtype, scaling, located, how)
         return Event(step=step, name="skipped", message=reason, site=site)
 
     def result(self, verdict: Verdict, reason: str, name: str, events: Sequence[Event]) -> StepResult:

@@ -86,6 +86,24 @@ def test_optimizers_that_share_a_backward_pass_take_one_step(tmp_path):
     assert [(u.step, u.site) for u in of(tmp_path, UpdateRecord)] == [(i, name) for i in (0, 2) for name in names]
 
 
+@pytest.mark.parametrize("are_named", [True, False])
+def test_a_record_tells_the_losses_of_a_gan_apart(tmp_path, are_named):
+    model = nn.ModuleDict({"d": nn.Linear(4, 1), "g": nn.Linear(3, 4)})
+    optimizers = {name: sgd(model[name]) for name in "dg"}
+    told = []
+    with mixprec.monitor(model, optimizers, run=tmp_path) as monitor:
+        for _ in range(3):
+            for name, x in (("d", torch.randn(8, 4)), ("g", torch.randn(8, 3))):
+                optimizers[name].zero_grad()
+                loss = model[name](x).square().mean()
+                (monitor.loss(loss, name) if are_named else monitor.loss(loss)).backward()
+                optimizers[name].step()
+                told.append((name, loss.item()))
+    steps = of(tmp_path, StepRecord)
+    assert [dict(step.losses) for step in steps] == [dict(told[i : i + 2]) for i in (0, 2, 4)]
+    assert [step.loss for step in steps] == pytest.approx([told[i][1] + told[i + 1][1] for i in (0, 2, 4)])
+
+
 @pytest.mark.parametrize("every", [1, 2, 3])
 def test_both_optimizers_of_a_gan_are_sampled_in_the_same_steps(tmp_path, every):
     model, losses = gan(), []

@@ -113,3 +113,12 @@ def test_names_follow_the_practice():
     for metric in METRICS:
         assert metric.name.endswith("_total") == (metric.kind == "counter"), metric.name
         assert not re.search(r"percent|_ms\b|_db\b", metric.name), "base units"
+
+
+def test_each_of_several_losses_is_scraped():
+    with PrometheusExporter() as exporter:
+        for record in (step(0, loss=0.5, losses={"d": 0.5}), step(1, loss=3.0, losses={"g": 3.0})):
+            exporter.take(record)
+        found = scraped(exporter)
+    assert found['mixprec_named_loss{loss="d",recipe="fp16",seed="3"}'] == 0.5
+    assert found['mixprec_named_loss{loss="g",recipe="fp16",seed="3"}'] == 3.0

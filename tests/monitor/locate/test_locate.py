@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 import mixprec
 from mixprec.monitor import locate
+from mixprec.monitor.locate import causes
 from mixprec.specs import LayerPrecision, Recipe, Rule, parse_cast
 
 
@@ -166,3 +169,75 @@ def test_it_leaves_no_trace_when_run_step_raises():
     assert torch.equal(model[1].running_mean, mean)
     assert torch.equal(torch.get_rng_state(), random)
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+
+
+def begin_at_loss(loss: Tensor) -> None:
+    loss.backward()
+
+
+def begin_in_autograd(loss: Tensor) -> None:
+    torch.autograd.backward(loss)
+
+
+def begin_at_two_losses(loss: Tensor) -> None:
+    torch.autograd.backward([loss, 2.0 * loss], [torch.ones(()), None])
+
+
+def begin_at_an_edge(loss: Tensor) -> None:
+    torch.autograd.backward(torch.autograd.graph.get_gradient_edge(loss))
+
+
+BEGINNINGS = [begin_at_loss, begin_in_autograd, begin_at_two_losses]
+SCALE = 2.0**17
+
+
+@pytest.mark.parametrize("begin", BEGINNINGS)
+def test_a_scale_that_overflows_between_loss_and_output_is_blamed(begin: Callable[[Tensor], None]):
+    model = nn.Linear(4, 2).half()
+    x = torch.ones(3, 4).half()
+
+    def run() -> None:
+        begin(model(x).float().sum() * SCALE)  # its gradient is SCALE itself, cast to fp16
+
+    fault = locate(model, run, scale=SCALE)
+    assert fault is not None
+    assert fault.cause is causes.LOSS_SCALE
+    assert model.weight.grad is None
+
+
+@pytest.mark.parametrize("begin", BEGINNINGS)
+def test_an_overflow_of_the_loss_itself_is_no_scales(begin: Callable[[Tensor], None]):
+    model = nn.Linear(4, 2).half()
+    x = torch.ones(3, 4).half()
+
+    def run() -> None:
+        begin((model(x).float() * 1e6).sum() * SCALE)
+
+    fault = locate(model, run, scale=SCALE)
+    assert fault is not None
+    assert fault.cause is causes.GRADIENT_OVERFLOW
+    assert "not the loss scale" in fault.detail
+
+
+def test_where_no_smaller_loss_can_be_tried_the_scale_is_not_excluded():
+    model = nn.Linear(4, 2).half()
+    x = torch.ones(3, 4).half()
+    fault = locate(model, lambda: begin_at_an_edge(model(x).float().sum() * SCALE), scale=SCALE)
+    assert fault is not None
+    assert fault.cause is causes.GRADIENT_OVERFLOW
+    assert "is not known" in fault.detail
+
+
+@pytest.mark.parametrize(("factor", "cause"), [(1024.0, causes.LOSS_SCALE), (1.0, None)])
+def test_inside_the_model_smaller_gradients_of_outputs_tell_enough(factor, cause):
+    class Times(nn.Module):
+        def __init__(self, factor: float) -> None:
+            super().__init__()
+            self.inner, self.factor = nn.Linear(4, 2).half(), factor
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.inner(x) * self.factor
+
+    model, x = Times(factor), torch.ones(3, 4).half()
+    fault = locate(model, lambda: begin_at_an_edge(model(x).float().sum() * 2.0**10), scale=2.0**10)
+    assert (None if fault is None else fault.cause) is cause

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mixprec.records import EventRecord, FindingRecord, RunEndRecord
 from mixprec.report.live._curve import Curve, draw
 from mixprec.report.live._run_state import RunsState
@@ -97,3 +99,14 @@ def test_a_curve_is_drawn_between_its_ends():
     assert lines[3][0] != "\u2800"
     assert lines[0][-1] != "\u2800"
     assert draw([(0, float("inf"))], 10, 2) is None
+
+
+def test_each_of_several_losses_is_kept_until_a_resumption():
+    state = RunsState()
+    for number, name, value in ((0, "d", 0.5), (1, "g", 3.0), (2, "d", 0.25)):
+        state.take(replace(step(number, value, applied=True), losses={name: value}))
+    run = state.newest
+    assert run is not None
+    assert run.losses == {"d": 0.25, "g": 3.0}
+    state.take(EventRecord(recipe=run.recipe, seed=run.seed, step=1, name="resumed", site="", message="resumed"))
+    assert run.losses == {}

@@ -16,7 +16,7 @@ from ...records import EventRecord
 from .._finding import Finding
 from .._listeners import Listeners
 from .._named_parameters import NamedParameters
-from .._step_records import StepRecords
+from .._step_records import StepRecords, parts_of
 from .._step_watch import StepFacts, StepWatch
 from .._told_once import ToldOnce
 from .._watches import StepWatches
@@ -208,6 +208,7 @@ class LoopSteps:
             grad_norm=whole.grad_norm,
             loss_scale=None if self._scaler is None else whole.loss_scale,
             optimizers=whole.names,
+            parts=parts_of((), whole.parts),
         )
         self._tell_update(update)
         self.step, self.skipped = self.step + whole.is_applied, self.skipped + (not whole.is_applied)

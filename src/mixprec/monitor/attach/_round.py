@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from .._step_records import parts_of
 from .._step_watch import StepFacts
 
 
@@ -33,6 +34,7 @@ class Round:
     Attributes:
         names: of the optimizers that were called in it.
         losses: name and value of each loss in it.
+        parts: the same, as they are told apart: those without a name by the optimizers that have stepped by them.
         norms: of each parameter's gradient, by name.
         loss_scale: that it ran under.
         is_applied: whether any of them was stepped.
@@ -40,6 +42,7 @@ class Round:
 
     names: set[str] = field(default_factory=set[str])
     losses: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
+    parts: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
     norms: dict[str, float] = field(default_factory=dict[str, float])
     loss_scale: float | None = None
     is_applied: bool = False
@@ -47,6 +50,8 @@ class Round:
     def add(self, update: Update) -> None:
         """Optimizers have been called in it."""
         self.losses += update.losses
+        names = {name for facts in (*update.skipped, *update.applied) for name in facts.optimizers}
+        self.parts += parts_of(names, update.losses).items()
         self.is_applied |= bool(update.applied)
         for facts in (*update.skipped, *update.applied):
             self.names |= set(facts.optimizers)

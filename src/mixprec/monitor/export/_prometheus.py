@@ -116,6 +116,8 @@ class PrometheusExporter:
         self._set("mixprec_step", record.step, record)
         if record.loss is not None:
             self._set("mixprec_loss", record.loss, record)
+        for name, loss in record.losses.items():
+            self._set("mixprec_named_loss", loss, record, name)
         if record.grad_norm is not None:
             self._set("mixprec_gradient_norm", record.grad_norm, record)
         if record.loss_scale is not None:

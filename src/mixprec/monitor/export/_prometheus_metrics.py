@@ -31,6 +31,12 @@ METRICS = (
     Metric(name="mixprec_step", kind="gauge", labels=RUN, help="Applied steps before the last step told."),
     Metric(name="mixprec_loss", kind="gauge", labels=RUN, help="Training loss of the last step, unscaled."),
     Metric(
+        name="mixprec_named_loss",
+        kind="gauge",
+        labels=(*RUN, "loss"),
+        help="The same of each loss, where a run has several.",
+    ),
+    Metric(
         name="mixprec_gradient_norm",
         kind="gauge",
         labels=RUN,

@@ -58,6 +58,7 @@ class Scalars:
             "step_seconds": record.seconds,
             "skipped_steps": float(self._counted["skipped_steps"]),
             **{name: value for name, value in told.items() if value is not None},
+            **{f"losses/{name}": value for name, value in record.losses.items()},
         }
 
     def _count(self, name: str) -> dict[str, float]:

@@ -4,6 +4,7 @@ from ._fault import LOSS, Fault
 from ._locate import locate
 from ._locator import Locator
 from ._recording import MicroBatch, StepRecording
+from ._replay import is_sharded
 from .causes import CAUSES, Cause
 
-__all__ = ["CAUSES", "LOSS", "Cause", "Fault", "Locator", "MicroBatch", "StepRecording", "locate"]
+__all__ = ["CAUSES", "LOSS", "Cause", "Fault", "Locator", "MicroBatch", "StepRecording", "is_sharded", "locate"]

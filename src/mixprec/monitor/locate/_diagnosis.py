@@ -30,6 +30,10 @@ _FOLLOWING = (
 #: What the arguments of torch's products are called.
 _NAMES = {"self": "input", "mat1": "input", "batch1": "input", "x": "input", "query": "input"}
 _UNSEEN = "a kernel that torch does not show"
+_UNTRIED = (
+    "whether it goes away at a smaller loss scale is not known: the backward pass does not begin at a loss; "
+    "call loss.backward()"
+)
 #: An input is taken for the cause of an overflow from this magnitude on.
 LARGE_INPUT = 1e4
 #: What the gradients are divided by to try whether a scale may be at fault that nobody has told of.
@@ -47,7 +51,8 @@ class Circumstances:
         scale: of the loss; ``None``: nobody knows.
         losses_are_finite: whether the losses are, where that is known.
         can_be_tried: whether the pass can be run again by this process alone.
-        is_finite_at: whether the pass is finite were the outputs' gradients smaller by this factor.
+        is_finite_at: whether the pass is finite were the outputs' gradients smaller by this factor; ``None``: that
+            cannot be told.
         looks_ordinary: whether an overflow of a scaled gradient would be the dynamic scale's own doing.
     """
 
@@ -56,7 +61,7 @@ class Circumstances:
     inputs: tuple[Range, ...]
     scale: float | None
     losses_are_finite: bool
-    is_finite_at: Callable[[float], bool]
+    is_finite_at: Callable[[float], bool | None]
     can_be_tried: bool = True
     looks_ordinary: bool = False
 
@@ -235,14 +240,18 @@ def _of_gradient(fault: Fault, known: Circumstances) -> Fault:
         return replace(
             fault, detail="whether it goes away at a smaller loss scale was not tried: the pass talks to other ranks"
         )
+    tried = TRIED_SCALE if known.scale is None or known.scale <= 1.0 else known.scale
+    is_finite = known.is_finite_at(tried)
+    if is_finite is None:
+        return replace(fault, detail=_UNTRIED)
     if known.scale is None or known.scale <= 1.0:
         told = "it is not known what the loss is multiplied by" if known.scale is None else "the loss scale is 1"
         less = f"were the gradients of the outputs {TRIED_SCALE:g} times smaller"
-        if not known.is_finite_at(TRIED_SCALE):
+        if not is_finite:
             return replace(fault, detail=f"{told}; it would stay {less}")
         hint = ": give scale=, if the loss is scaled" if known.scale is None else ""
         return replace(fault, detail=f"{told}; the same backward pass would be finite {less}{hint}")
-    if not known.is_finite_at(known.scale):
+    if not is_finite:
         return replace(fault, detail=f"not the loss scale: it stays at a loss scale of 1 (now {known.scale:g})")
     detail = f"the same backward pass is finite at a loss scale of 1 (now {known.scale:g})"
     return replace(fault, cause=causes.LOSS_SCALE, is_ordinary=known.looks_ordinary, detail=detail)

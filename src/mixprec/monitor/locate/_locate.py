@@ -17,7 +17,7 @@ from ._known import KnownTensors
 from ._lineage import Birth
 from ._range import Range, is_finite, is_measured, own, ranges_of, tensor_leaves
 from ._sites import named_root
-from ._smaller_losses import SmallerLosses
+from ._smaller_losses import SmallerPass
 from ._watch import FaultWatch
 
 
@@ -78,7 +78,7 @@ def locate(
         scale=scale() if callable(scale) else scale,
         losses_are_finite=True,
         can_be_tried=not watch.has_talked,
-        is_finite_at=lambda divisor: not _run(model, conversion, run_step, None, None, [], divisor)[1],
+        is_finite_at=lambda divisor: _is_finite_at(divisor, model, conversion, run_step),
     )
     found = [*losses, *gradients]
     # A loss that is bad went bad before any gradient did.
@@ -86,6 +86,15 @@ def locate(
     if birth is None and found:
         birth = min((b.root() for b in watch.lineage.all), key=lambda b: b.index, default=None)
     return _hidden(watch, around) if birth is None else diagnose(birth, around)
+
+
+def _is_finite_at(
+    divisor: float, model: nn.Module, conversion: Conversion | None, run_step: Callable[[], object]
+) -> bool | None:
+    """Whether its gradients are, were the losses multiplied by less; ``None`` where that could not be tried."""
+    trial = SmallerPass(model, divisor)
+    gradients = _run(model, conversion, run_step, None, None, [], trial)[1]
+    return None if gradients and trial.is_void else not gradients
 
 
 def _hidden(watch: FaultWatch, around: Circumstances) -> Fault | None:
@@ -105,7 +114,7 @@ def _run(
     watch: FaultWatch | None,
     known: KnownTensors | None,
     inputs: list[Range],
-    divisor: float = 1.0,
+    trial: SmallerPass | None = None,
 ) -> tuple[list[Tensor], list[Tensor]]:
     """Bad losses (and tensors that ``run_step`` has returned), and bad gradients."""
 
@@ -117,7 +126,7 @@ def _run(
     with everything_aside(model, conversion):
         if known is not None:
             known.add_buffers(named_root(model, conversion))
-        with _hooks(model, see, divisor), torch.enable_grad():
+        with _arguments_seen(model, see), trial or nullcontext(), torch.enable_grad():
             if watch is None:
                 returned = run_step()
             else:
@@ -155,20 +164,10 @@ def _check(model: object, run_step: object, scale: object) -> None:
 
 
 @contextmanager
-def _hooks(model: nn.Module, see: Callable[..., None], divisor: float) -> Generator[None]:
-    """Tells what the model is called with, and makes the gradients of its losses smaller, or else of its outputs."""
-    smaller = SmallerLosses(divisor)
-
-    def shrink(module: nn.Module, args: Any, output: Any) -> None:
-        if divisor != 1.0:
-            for x in tensor_leaves(output):
-                if x.requires_grad:
-                    x.register_hook(lambda gradient: gradient if smaller.is_done else gradient / divisor)
-
-    handles = (model.register_forward_pre_hook(see, with_kwargs=True), model.register_forward_hook(shrink))
+def _arguments_seen(model: nn.Module, see: Callable[..., None]) -> Generator[None]:
+    """Tells what the model is called with."""
+    handle = model.register_forward_pre_hook(see, with_kwargs=True)
     try:
-        with nullcontext() if divisor == 1.0 else smaller:
-            yield
+        yield
     finally:
-        for handle in handles:
-            handle.remove()
+        handle.remove()

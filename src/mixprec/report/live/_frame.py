@@ -125,11 +125,18 @@ def _runs(state: RunsState, shown: RunState) -> Table:
     return table
 
 
+def _losses(run: RunState) -> list[tuple[str, str]]:
+    """The loss; of a run that has several each one's last value."""
+    if len(run.losses) > 1:
+        return [(f"loss {name}", loss(value)) for name, value in run.losses.items()]
+    return [("loss", NOTHING if run.last is None or run.last.loss is None else loss(run.last.loss))]
+
+
 def _facts(run: RunState) -> Table:
     """Label over value, as many as the width takes."""
     last = run.last
     facts = [
-        ("loss", NOTHING if last is None or last.loss is None else loss(last.loss)),
+        *_losses(run),
         ("gradient norm", magnitude(None if last is None else last.grad_norm)),
         ("loss scale", scale(None if last is None else last.loss_scale)),
         ("skipped", _skipped(run)),

@@ -43,6 +43,7 @@ class RunState:
     applied: int = 0
     skipped: int = 0
     loss: Curve = field(default_factory=Curve)
+    losses: dict[str, float] = field(default_factory=dict[str, float])
     loss_scale: Curve = field(default_factory=Curve)
     evaluation: EvaluationRecord | None = None
     tensors: dict[tuple[str, str], StatisticsRecord] = field(default_factory=dict[tuple[str, str], StatisticsRecord])
@@ -83,6 +84,7 @@ class RunState:
         if not record.applied:
             self.skipped += 1
             self._skips.append(record.step)
+        self.losses.update(record.losses)
         if record.loss is not None:
             self.loss.add(record.step, record.loss)
         if record.loss_scale is not None:
@@ -102,6 +104,7 @@ class RunState:
         self.events = deque((e for e in self.events if e.step < step), maxlen=_NEWEST)
         self.tensors = {key: record for key, record in self.tensors.items() if record.step < step}
         self.updates = {key: record for key, record in self.updates.items() if record.step < step}
+        self.losses.clear()
         self.last, self.end, self.seconds = None, None, None
 
 

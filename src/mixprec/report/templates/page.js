@@ -35,7 +35,7 @@
     const sized = (value) => (typeof value === "function" ? value(trace.meta) : value);
     const drawn = { ...trace, ...look };
     if (look.line) {
-      drawn.line = { width: sized(look.line.width), color: shade, dash: series < PALETTES ? "solid" : "dot" };
+      drawn.line = { width: sized(look.line.width), color: shade, dash: trace.meta.dash || (series < PALETTES ? "solid" : "dot") };
     }
     if (look.marker) {
       const line = { ...look.marker.line, color: shade };
