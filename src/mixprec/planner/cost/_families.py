@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from .._inventory import KERNEL_UPDATE
+
 #: Families, and the parts of operators' names that tell them; the first that fits.
 FAMILIES = (
+    (KERNEL_UPDATE, (KERNEL_UPDATE,)),
+    ("copy", ("copy", "clone", "contiguous")),
     ("batch_norm", ("batch_norm",)),
     ("layer_norm", ("layer_norm", "group_norm", "rms_norm")),
     ("softmax", ("softmax", "nll_loss")),
