@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from ...hardware import CastCost, Curve, Grid
 from ...nn import convert

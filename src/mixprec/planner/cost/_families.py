@@ -20,6 +20,8 @@ FAMILIES = (
 )
 DEFAULT_FAMILY = "elementwise"
 RECURRENT = ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell")
+#: What a CPU runs as one kernel for each layer; the others are products and operators of their own.
+FUSED_RECURRENT = "LSTM"
 ATTENTION = ("qk", "pv")
 
 

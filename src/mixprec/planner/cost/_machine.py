@@ -5,7 +5,8 @@ from __future__ import annotations
 from ...hardware import CastCost, Curve, Grid, Measured
 from ...specs import OPERANDS, Cast, LayerPrecision
 from .._inventory import Product, Traffic
-from ._families import ATTENTION, RECURRENT, family_of, layer_family
+from ._families import ATTENTION, FUSED_RECURRENT, family_of, layer_family
+from ._site import Site
 
 #: Products of fused attention, forward and backward: the scores are made twice and have two gradients, the values one
 #: and two.
@@ -24,17 +25,17 @@ class Machine:
         self._measured, self._compute = measured, compute
         self.notes: dict[str, None] = {}
 
-    def product(self, product: Product, precision: LayerPrecision | None, step_flops: int) -> float:
+    def product(self, product: Product, precision: LayerPrecision | None, site: Site) -> float:
         """Seconds of all calls of a product.
 
         Args:
             product: that is multiplied.
             precision: of its site.
-            step_flops: of all products of its site, which fused operators run as one.
+            site: all products of its site, which fused operators run as one.
         """
-        if product.kind in RECURRENT:
-            whole = max(step_flops, 1)
-            return self._measured.operators["recurrent"].at(whole) * product.flops / whole * self._measured.cold
+        if product.kind == FUSED_RECURRENT:
+            layer = max(site.flops, 1) / max(site.calls_of("fprop") / 2, 1)  # of two weights each
+            return self._measured.operators["recurrent"].at(layer) * product.flops / layer * self._measured.cold
         if product.kind in ATTENTION:
             seconds = self._measured.products["attention"].at(product.batch, *_attended(product)) * self._measured.cold
             return product.calls * (seconds / _OF_ATTENTION + self._measured.call)
@@ -67,12 +68,10 @@ class Machine:
             if self._compute == "fp32":
                 return 0.0
             cost = self._cost(family, self._compute)
-            if kind in ATTENTION:  # its operands and its output are rounded, the scores are not; qk runs twice
-                return (
-                    cost.call * calls / 2 + cost.element * sum(elements[:2]) / 2
-                    if kind == "qk"
-                    else cost.element * sum(elements[1:])
-                )
+            if kind == "pv":  # the values and the output are rounded, the scores are not
+                return cost.element * sum(elements[1:])
+            if kind == "qk":  # which runs once more in the backward pass
+                return (calls * cost.call + cost.element * sum(elements[:2])) / 2
             return calls * cost.call + cost.element * sum(elements)
         by_role: dict[str, int] = dict(zip(("input", "weight", "grad_output"), elements, strict=True))
         total = 0.0
