@@ -5,9 +5,9 @@ from __future__ import annotations
 from ...hardware import Hardware
 from ...specs import Cast, LayerPrecision
 from .._inventory import Product, Traffic
+from ._attention_traffic import attention_traffic
 from ._cast_traffic import bits_of, cast_traffic
 from ._engines import Engine, engine_of
-from ._attention_traffic import attention_traffic
 from ._families import ATTENTION
 from ._roofline import Roofline
 from ._site import Site, casts_of, traffic_term
