@@ -93,8 +93,8 @@ def _noting(step: Callable[[], object], into: list[float]) -> Callable[[], None]
 
 def _row(name: str, chosen: str, predicted: StepTime, measured: float, plain: Iterable[float]) -> Row:
     ratio, ran = predicted.seconds / measured, statistics.median(plain)
-    told = f"{name:8}{chosen:8}{predicted.seconds * 1e3:8.2f}{measured * 1e3:8.2f} ms{ratio:7.2f}{ran * 1e3:9.2f} as it ran"
-    print(told, flush=True)
+    told = f"{predicted.seconds * 1e3:8.2f} predicted{measured * 1e3:8.2f} measured{ran * 1e3:8.2f} as it ran, ms"
+    print(f"{name:8}{chosen:8}{told}   ratio {ratio:.2f}", flush=True)
     return {
         "name": f"{name} {chosen}",
         "predicted": predicted.seconds,

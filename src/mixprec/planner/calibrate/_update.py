@@ -20,7 +20,7 @@ _BYTES = 28
 
 
 def update_curve(watch: Stopwatch, rows: tuple[int, ...]) -> Curve:
-    """Seconds of a step of mixprec's AdamW for each of 16 parameters, and of the gradients' norm, which a session takes.
+    """Seconds of a step of mixprec's AdamW for each of 16 parameters, and of the gradients' norm, as a session has it.
 
     Args:
         watch: measures.

@@ -60,8 +60,8 @@ class _Convolutional(nn.Module):
 def fit_whole_steps(watch: Stopwatch, measured: Measured) -> Measured:
     """Correct what was measured so that the steps of small models are met.
 
-    Blocks of linears and attention at three sizes give the seconds a call and the factor on all else (least squares of relative
-    errors, neither below what an operator takes alone); then two of convolutions give theirs.
+    Blocks of linears and attention at three sizes give the seconds a call and the factor on all else (least squares of
+    relative errors, neither below what an operator takes alone); then two of convolutions give theirs.
 
     Args:
         watch: measures.
