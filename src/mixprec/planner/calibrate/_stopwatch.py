@@ -11,10 +11,11 @@ import torch
 _SAMPLE = 3e-4
 _TICK = 1e-7
 _REFERENCES = 30
+_SMALL = 24
 
 
 class Stopwatch:
-    """Measures calls in multiples of a reference, a product and an addition, and tells them in seconds.
+    """Measures calls in multiples of a reference, which multiplies, adds and makes small calls, and tells seconds.
 
     What else the machine does, and how fast it clocks, slows the reference beside a sample as it slows the sample: the
     figures are those of one speed, at which the reference takes so long.
@@ -36,7 +37,7 @@ class Stopwatch:
     ) -> None:
         alone = torch.get_num_threads() == 1
         self._samples, self._clock = samples, clock or (time.process_time if alone else time.perf_counter)
-        self._a, self._b = torch.ones(192, 192), torch.ones(1 << 16)
+        self._a, self._b, self._c = torch.ones(192, 192), torch.ones(1 << 16), torch.ones(1)
         found = statistics.median([self._reference() for _ in range(_REFERENCES)])
         self.reference = found if reference is None else reference
 
@@ -67,6 +68,8 @@ class Stopwatch:
     def _work(self) -> None:
         torch.mm(self._a, self._a)
         torch.add(self._b, self._b)
+        for _ in range(_SMALL):
+            torch.add(self._c, self._c)
 
     def _timed(self, call: Callable[[], object], times: int) -> float:
         start = self._clock()
