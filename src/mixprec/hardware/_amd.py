@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ._figure import Figure
 from ._hardware import Hardware
 from ._rows import MX_BLOCKS, giga, shares, tera
 
@@ -13,7 +14,7 @@ MI300X = Hardware(
     name="mi300x",
     title="AMD Instinct MI300X",
     kind="gpu",
-    memory=giga(192, _MI300X),
+    memory=Figure(206141652992, "rocm-smi, in github.com/ROCm/legacy-rocm-build issue 4750"),
     bandwidth=giga(5300, _MI300X),
     rates=tera(_MI300X, fp32=163.4, tf32=653.7, bf16=1307.4, fp16=1307.4, fp8=2614.9, int8=2614.9),
     attainable=shares(_MAMF, bf16=0.51, fp16=0.51),

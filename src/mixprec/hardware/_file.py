@@ -22,7 +22,7 @@ _KEYS = (
     *("name", "title", "kind", "capability", "like", "price_per_hour", "is_validated", "block_formats"),
     *(*_FIGURES, *_TABLES, "measured"),
 )
-_MEASURED = ("machine", "threads", "torch", "products", "operators", "casts", "call", "cold")
+_MEASURED = ("machine", "threads", "torch", "products", "operators", "casts", "call", "cold", "reference")
 
 
 def load_hardware(path: str | Path) -> Hardware:
@@ -99,6 +99,7 @@ def _measured(table: Mapping[str, Any]) -> Measured:
         casts={name: _cast(f"measured.casts.{name}", row) for name, row in sections["casts"].items()},
         call=_number("measured.call", table["call"]),
         cold=_number("measured.cold", table["cold"]),
+        reference=_number("measured.reference", table["reference"]),
     )
 
 

@@ -7,7 +7,7 @@ without tensor cores.
 from __future__ import annotations
 
 from ._hardware import Hardware
-from ._rows import BLACKWELL_BLOCKS, PCIE_4, PCIE_5, giga, tera
+from ._rows import BLACKWELL_BLOCKS, PCIE_4, PCIE_5, giga, mebi, tera
 
 _GA102 = "NVIDIA Ampere GA102 GPU Architecture whitepaper, GeForce RTX 3090"
 _RTX_3060 = "GeForce RTX 3060 specifications: 12 GB, 192 bits at 15 Gb/s"
@@ -23,7 +23,7 @@ RTX_3060 = Hardware(
     title="NVIDIA GeForce RTX 3060 12 GB",
     kind="gpu",
     capability="8.6",
-    memory=giga(12, _RTX_3060),
+    memory=mebi(12288, "nvidia-smi, in github.com/geerlingguy/raspberry-pi-pcie-devices issue 790"),
     bandwidth=giga(360, _RTX_3060),
     rates=tera(_GA106, fp32=12.74, tf32=12.74, bf16=25.5, fp16=25.5, int8=101.9),
     link=PCIE_4,
@@ -33,7 +33,7 @@ RTX_3090 = Hardware(
     title="NVIDIA GeForce RTX 3090",
     kind="gpu",
     capability="8.6",
-    memory=giga(24, _GA102),
+    memory=mebi(24576, "nvidia-smi, in github.com/noonghunna/club-3090 issue 390"),
     bandwidth=giga(936, _GA102),
     rates=tera(f"{_GA102}, with FP32 accumulate", fp32=35.6, tf32=35.6, bf16=71, fp16=71, int8=284),
     link=PCIE_4,
@@ -43,7 +43,7 @@ RTX_4090 = Hardware(
     title="NVIDIA GeForce RTX 4090",
     kind="gpu",
     capability="8.9",
-    memory=giga(24, _ADA),
+    memory=mebi(24564, "nvidia-smi, in github.com/RLinf/RLinf issue 255"),
     bandwidth=giga(1008, _ADA),
     rates=tera(f"{_ADA}, with FP32 accumulate", fp32=82.6, tf32=82.6, bf16=165.2, fp16=165.2, fp8=330.3, int8=660.6),
     link=PCIE_4,
@@ -53,7 +53,7 @@ RTX_5090 = Hardware(
     title="NVIDIA GeForce RTX 5090",
     kind="gpu",
     capability="12.0",
-    memory=giga(32, _RTX_BLACKWELL),
+    memory=mebi(32607, "nvidia-smi, in github.com/noonghunna/club-3090 issue 1229"),
     bandwidth=giga(1792, _RTX_BLACKWELL),
     rates=tera(
         f"{_RTX_BLACKWELL}, with FP32 accumulate",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ._figure import Figure
 from ._hardware import Hardware
-from ._rows import BLACKWELL_BLOCKS, PCIE_5, giga, shares, tera
+from ._rows import BLACKWELL_BLOCKS, PCIE_5, REPORTED, giga, mebi, shares, tera
 
 _H100 = "NVIDIA H100 Tensor Core GPU datasheet, half of the figures with sparsity"
 _H200 = "NVIDIA H200 Tensor Core GPU datasheet, half of the figures with sparsity"
@@ -24,7 +24,7 @@ H100_SXM = Hardware(
     title="NVIDIA H100 SXM5",
     kind="gpu",
     capability="9.0",
-    memory=giga(80, _H100),
+    memory=mebi(81559, REPORTED),
     bandwidth=giga(3350, f"{_H100} (torchao's H100 has 2400)"),
     rates=tera(_H100, fp32=67, tf32=494.5, bf16=989, fp16=989, fp8=1979, int8=1979),
     attainable={**shares(_MAMF, bf16=0.80, fp16=0.80, fp8=0.71), **_MEMORY_SHARE},
@@ -37,7 +37,7 @@ H100_PCIE = Hardware(
     title="NVIDIA H100 PCIe",
     kind="gpu",
     capability="9.0",
-    memory=giga(80, _H100),
+    memory=mebi(81559, REPORTED),
     bandwidth=giga(2000, _H100),
     rates=tera(_H100, fp32=51, tf32=378, bf16=756, fp16=756, fp8=1513, int8=1513),
     link=PCIE_5,
@@ -47,7 +47,7 @@ H200 = replace(
     H100_SXM,
     name="h200",
     title="NVIDIA H200 SXM",
-    memory=giga(141, _H200),
+    memory=mebi(143771, "nvidia-smi of driver 570.158.01"),
     bandwidth=giga(4800, _H200),
     rates=tera(_H200, fp32=67, tf32=494.5, bf16=989, fp16=989, fp8=1979, int8=1979),
     attainable={},
@@ -60,7 +60,7 @@ B200 = Hardware(
     title="NVIDIA B200 SXM",
     kind="gpu",
     capability="10.0",
-    memory=giga(180, f"{_DGX_B200}: 1440 GB for 8 GPUs"),
+    memory=Figure(178.35 * 2**30, "a driver, in github.com/pytorch/ao pull request 4002: 178.35 GiB"),
     bandwidth=giga(8000, f"{_DGX_B200}: 64 TB/s for 8 GPUs (a driver reports 7.67)"),
     rates=tera(_B200, fp32=80, tf32=1125, bf16=2250, fp16=2250, fp8=4500, fp6=4500, fp4=9000, int8=4500),
     block_formats=BLACKWELL_BLOCKS,

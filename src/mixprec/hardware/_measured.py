@@ -125,6 +125,7 @@ class Measured:
             (or the compute dtype), e.g. ``"linear e4m3[tensor]"``.
         call: seconds that an operator takes more within a step than alone: Python, modules and autograd around it.
         cold: factor on what products and operators take within a step, whose operands are in no cache.
+        reference: seconds of the ``Stopwatch``'s own work at the speed that all figures are told at; 0: not known.
     """
 
     machine: str
@@ -135,6 +136,7 @@ class Measured:
     casts: Mapping[str, CastCost]
     call: float = 0.0
     cold: float = 1.0
+    reference: float = 0.0
 
     @property
     def fingerprint(self) -> tuple[str, int, str]:

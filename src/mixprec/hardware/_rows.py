@@ -32,6 +32,18 @@ def giga(value: float, source: str) -> Figure:
     return Figure(value * 1e9, source)
 
 
+def mebi(value: float, source: str) -> Figure:
+    """A figure in MiB (2**20), in which drivers report a memory that sheets call GB.
+
+    Example:
+        >>> mebi(24576, "a driver").value == 24 * 2**30
+        True
+    """
+    return Figure(value * 2**20, f"{source}: {value} MiB")
+
+
+#: What drivers report of several cards of NVIDIA's data center.
+REPORTED = "nvidia-smi, in github.com/modal-labs/modal-client pull request 2797"
 #: One way, of sixteen lanes: 8, 16 and 32 GT/s, of 128 bits 130 sent.
 PCIE_3 = giga(15.75, "PCI Express Base Specification 3.0: 16 lanes of 8 GT/s, 128b/130b")
 PCIE_4 = giga(31.5, "PCI Express Base Specification 4.0: 16 lanes of 16 GT/s, 128b/130b")

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+#: What the update of an optimizer is called whose step is one kernel, of a call for each parameter.
+KERNEL_UPDATE = "kernel_update"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Product:

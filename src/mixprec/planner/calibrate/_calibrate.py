@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +13,11 @@ from ...hardware import Hardware, Measured
 from ...nn import native_here
 from ...specs import OPERANDS, recipe, recipe_names
 from ._as_hardware import as_hardware
-from ._layers import attention_curve, cast_costs, recurrent_curve
+from ._layers import attention_grid, cast_costs, recurrent_curve
 from ._operators import operator_curves
 from ._products import batched_grid, convolution_grids, product_grid
 from ._stopwatch import Stopwatch
+from ._update import update_curve
 from ._whole_steps import fit_whole_steps
 
 Report = Callable[[str], None]
@@ -36,6 +36,7 @@ class _Sizes:
     channels: tuple[int, ...]
     patches: tuple[int, ...]
     rows: tuple[int, ...]
+    heads: tuple[int, ...]
     lengths: tuple[int, ...]
     widths: tuple[int, ...]
 
@@ -49,7 +50,8 @@ _FULL = _Sizes(
     channels=(16, 64, 128),
     patches=(9, 144, 576, 1152),
     rows=(16, 256, 1024, 4096, 16384, 131072),
-    lengths=(8, 16, 32, 64, 128, 256),
+    heads=(4, 64),
+    lengths=(16, 64, 256),
     widths=(8, 32, 64, 128, 256),
 )
 _QUICK = _Sizes(
@@ -61,6 +63,7 @@ _QUICK = _Sizes(
     channels=(16, 32),
     patches=(9, 144),
     rows=(16, 1024),
+    heads=(4, 16),
     lengths=(16, 64),
     widths=(16, 64),
 )
@@ -87,8 +90,7 @@ def calibrate(*, name: str = "this-machine", quick: bool = False, report: Report
         True
     """
     tell, sizes = report or _silent, _QUICK if quick else _FULL
-    alone = torch.get_num_threads() == 1
-    watch = Stopwatch(samples=sizes.samples, clock=time.process_time if alone else time.perf_counter)
+    watch = Stopwatch(samples=sizes.samples)
     with torch.random.fork_rng(devices=[]):
         tell("products")
         axes = (sizes.m, sizes.nk, sizes.nk)
@@ -100,7 +102,8 @@ def calibrate(*, name: str = "this-machine", quick: bool = False, report: Report
         products |= convolution_grids(watch, sizes.pixels, sizes.channels, sizes.patches)
         tell("operators")
         operators = operator_curves(watch, sizes.rows)
-        operators["attention"] = attention_curve(watch, sizes.lengths)
+        operators["kernel_update"] = update_curve(watch, sizes.rows[:-1])
+        products["attention"] = attention_grid(watch, (sizes.heads, sizes.lengths, sizes.batched[:2]))
         operators["recurrent"] = recurrent_curve(watch, sizes.widths)
         tell("casts")
         casts = cast_costs(watch, ("mxfp8",) if quick else _all_casts(), _FAMILIES, products)
@@ -111,6 +114,7 @@ def calibrate(*, name: str = "this-machine", quick: bool = False, report: Report
         products=products,
         operators=operators,
         casts=casts,
+        reference=watch.reference,
     )
     tell("whole steps")
     with torch.random.fork_rng(devices=[]):

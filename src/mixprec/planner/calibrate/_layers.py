@@ -31,24 +31,25 @@ class _Case:
     narrow: tuple[tuple[int, int, int], ...] = ()
 
 
-def attention_curve(watch: Stopwatch, lengths: tuple[int, ...]) -> Curve:
-    """Seconds of fused causal attention, forward and backward, by the FLOPs of its products, the scores made twice.
+def attention_grid(watch: Stopwatch, sizes: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]) -> Grid:
+    """Seconds of fused attention, forward and backward, by (heads of all sequences, length, width of a head).
+
+    A mask of what comes later saves a CPU's kernel little at these lengths; none is given. What the softmax costs does
+    not grow with the width, so that FLOPs alone do not tell the time.
 
     Args:
         watch: measures.
-        lengths: of the sequences, whose heads are 32 wide; shorter ones come in smaller batches.
+        sizes: of the three.
     """
-    points: list[tuple[float, float]] = []
-    for length in lengths:
-        batch = min(8, max(1, length // 8))
-        q, k, v = (torch.randn(batch, 4, length, 32, requires_grad=True) for _ in range(3))
+    heads, lengths, widths = sizes
 
-        def step(q: Tensor = q, k: Tensor = k, v: Tensor = v) -> None:
-            F.scaled_dot_product_attention(q, k, v, is_causal=True).backward(v.detach())
+    def make(count: int, length: int, width: int) -> Callable[[], None]:
+        shape = (max(1, count // 4), length, min(4, count), width)
+        q, k, v = (torch.randn(shape).transpose(1, 2).requires_grad_() for _ in range(3))
+        return lambda: F.scaled_dot_product_attention(q, k, v).backward(v.detach())
 
-        flops = 7 * 2 * batch * 4 * length * length * 32
-        points.append((flops, watch.seconds(step)))
-    return Curve(rising(points))
+    calls = [make(count, length, width) for count in heads for length in lengths for width in widths]
+    return Grid(heads, lengths, widths, tuple(watch.seconds(call)[0] for call in calls))
 
 
 def recurrent_curve(watch: Stopwatch, widths: tuple[int, ...]) -> Curve:
@@ -57,7 +58,7 @@ def recurrent_curve(watch: Stopwatch, widths: tuple[int, ...]) -> Curve:
     for width in widths:
         layer = nn.LSTM(width, width, batch_first=True)
         flops = 3 * 2 * (_SEQUENCES * _STEPS) * (4 * width) * (2 * width)
-        points.append((flops, watch.seconds(_step(layer, torch.randn(_SEQUENCES, _STEPS, width)))))
+        points.append((flops, watch.seconds(_step(layer, torch.randn(_SEQUENCES, _STEPS, width)))[0]))
     return Curve(rising(points))
 
 
@@ -109,7 +110,7 @@ def _cost(watch: Stopwatch, family: str, cast: str, products: Mapping[str, Grid]
 def _extra(watch: Stopwatch, case: _Case, low: nn.Module) -> float:
     """Seconds that a converted layer's step takes more than a plain one's."""
     x = torch.randn(case.shape)
-    fast, slow = watch.pair(_step(case.layer(), x), _step(low, x))
+    fast, slow = watch.seconds(_step(case.layer(), x), _step(low, x))
     return (slow - fast) / case.layers
 
 

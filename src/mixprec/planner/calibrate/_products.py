@@ -76,5 +76,5 @@ def _grid(
     share: int = 1,
 ) -> Grid:
     ms, ns, ks = sizes
-    seconds = [watch.seconds(make(m, n, k)) / share for m in ms for n in ns for k in ks]
+    seconds = [watch.seconds(make(m, n, k))[0] / share for m in ms for n in ns for k in ks]
     return Grid(ms, ns, ks, tuple(seconds))

@@ -1,50 +1,78 @@
-"""Seconds of a call: the median of some samples, each long enough for the clock."""
+"""Seconds of a call on a machine whose speed varies: each sample beside a piece of work that is always the same."""
 
 from __future__ import annotations
 
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import torch
 
 _SAMPLE = 3e-4
 _TICK = 1e-7
+_REFERENCES = 30
+_SMALL = 24
 
 
-@dataclass(frozen=True, kw_only=True)
 class Stopwatch:
-    """How carefully to measure.
+    """Measures calls in multiples of a reference, which multiplies, adds and makes small calls, and tells seconds.
 
-    Attributes:
-        samples: of which the lower quartile is taken: what other work on the machine disturbs little.
-        clock: seconds; with one thread, the process's own time leaves out what other work takes.
+    What else the machine does, and how fast it clocks, slows the reference beside a sample as it slows the sample: the
+    figures are those of one speed, at which the reference takes so long.
+
+    Args:
+        samples: of each call, of which the median is taken.
+        clock: seconds; by default with one thread the process's own time, which leaves out what other work takes.
+        reference: seconds of the reference at the speed that is told; by default its median now.
+
+    Example:
+        >>> watch = Stopwatch(samples=3)
+        >>> short, long = watch.seconds(lambda: sum(range(1000)), lambda: sum(range(100000)))
+        >>> short < long
+        True
     """
 
-    samples: int = 7
-    clock: Callable[[], float] = time.perf_counter
+    def __init__(
+        self, *, samples: int = 9, clock: Callable[[], float] | None = None, reference: float | None = None
+    ) -> None:
+        alone = torch.get_num_threads() == 1
+        self._samples, self._clock = samples, clock or (time.process_time if alone else time.perf_counter)
+        self._a, self._b, self._c = torch.ones(192, 192), torch.ones(1 << 16), torch.ones(1)
+        found = statistics.median([self._reference() for _ in range(_REFERENCES)])
+        self.reference = found if reference is None else reference
 
-    def seconds(self, call: Callable[[], object]) -> float:
-        """Of one call, warm."""
-        call()
-        once = max(self._timed(call, 1), _TICK)
-        times = max(1, round(_SAMPLE / once))
-        return self._typical([self._timed(call, times) / times for _ in range(self.samples)])
+    def seconds(self, *calls: Callable[[], object]) -> list[float]:
+        """Of each call, warm; they take turns, so that what disturbs one disturbs the others."""
+        for call in calls:
+            call()
+        once = [max(self._timed(call, 1), _TICK) for call in calls]
+        times = [max(1, round(_SAMPLE / seconds)) for seconds in once]
+        rows = [self._round(calls, times) for _ in range(self._samples)]
+        return [statistics.median([row[index] for row in rows]) for index in range(len(calls))]
 
-    def pair(self, first: Callable[[], object], second: Callable[[], object]) -> tuple[float, float]:
-        """Of two calls that take turns, so that what disturbs one disturbs the other."""
-        first()
-        second()
-        once = max(self._timed(first, 1), self._timed(second, 1), _TICK)
-        times = max(1, round(_SAMPLE / once))
-        rounds = [(self._timed(first, times) / times, self._timed(second, times) / times) for _ in range(self.samples)]
-        return self._typical([a for a, _ in rounds]), self._typical([b for _, b in rounds])
+    def _round(self, calls: tuple[Callable[[], object], ...], times: list[int]) -> list[float]:
+        """Each call's seconds at the reference's speed."""
+        row: list[float] = []
+        before = self._reference()
+        for call, count in zip(calls, times, strict=True):
+            seconds = self._timed(call, count) / count
+            after = self._reference()
+            row.append(max(seconds, _TICK) * 2 * self.reference / (before + after))
+            before = after
+        return row
 
-    @staticmethod
-    def _typical(seconds: list[float]) -> float:
-        return statistics.quantiles(seconds, n=4)[0] if len(seconds) > 1 else seconds[0]
+    def _reference(self) -> float:
+        self._work()  # whatever ran before has left its operands in no cache
+        return max(self._timed(self._work, 1), _TICK)
+
+    def _work(self) -> None:
+        torch.mm(self._a, self._a)
+        torch.add(self._b, self._b)
+        for _ in range(_SMALL):
+            torch.add(self._c, self._c)
 
     def _timed(self, call: Callable[[], object], times: int) -> float:
-        start = self.clock()
+        start = self._clock()
         for _ in range(times):
             call()
-        return self.clock() - start
+        return self._clock() - start

@@ -8,8 +8,11 @@ from dataclasses import dataclass, replace
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils import get_total_norm
+from torch.optim import Optimizer
 
 from ...hardware import Grid, Measured
+from ...optim import AdamW
 from .._inventory import Inventory
 from ..cost import Assignment, estimate_time
 from ..trace import take_inventory
@@ -57,8 +60,8 @@ class _Convolutional(nn.Module):
 def fit_whole_steps(watch: Stopwatch, measured: Measured) -> Measured:
     """Correct what was measured so that the steps of small models are met.
 
-    Two blocks of linears and attention give the seconds a call and the factor on all else (least squares of relative
-    errors, neither below what an operator takes alone); then two of convolutions give a factor on convolutions.
+    Blocks of linears and attention at three sizes give the seconds a call and the factor on all else (least squares of
+    relative errors, neither below what an operator takes alone); then two of convolutions give theirs.
 
     Args:
         watch: measures.
@@ -67,19 +70,27 @@ def fit_whole_steps(watch: Stopwatch, measured: Measured) -> Measured:
     dense = [_row(watch, measured, model, x) for model, x in _dense_models()]
     call, cold = _fit([(row.calls / row.seconds, row.alone / row.seconds) for row in dense])
     measured = replace(measured, call=call, cold=cold)
-    factor = _mean(_factor(_row(watch, measured, model, x)) for model, x in _convolutional_models())
-    scaled = {name: _scaled(measured.products[name], factor) for name in CONVOLUTION_PRODUCTS}
+    rows = [_row(watch, measured, model, x) for model, x in _convolutional_models()]
+    more, factor = _fit([row.convolutional for row in rows])
+    scaled = {name: _slower(measured.products[name], more, factor) for name in CONVOLUTION_PRODUCTS}
     return replace(measured, products={**measured.products, **scaled})
 
 
 @dataclass(frozen=True)
 class _Row:
-    """A step: as measured, as predicted, the convolutions' part of that, and its calls."""
+    """A step: as measured, as predicted, the convolutions' part of that, its calls, and the convolutions'."""
 
     seconds: float
     alone: float
     convolutions: float
     calls: int
+    products: int
+
+    @property
+    def convolutional(self) -> tuple[float, float]:
+        """The convolutions' calls and predicted seconds over what the rest of the step leaves them."""
+        left = max(self.seconds - self.alone + self.convolutions, 0.1 * self.seconds)
+        return self.products / left, self.convolutions / left
 
 
 def _row(watch: Stopwatch, measured: Measured, model: nn.Module, x: Tensor) -> _Row:
@@ -88,10 +99,11 @@ def _row(watch: Stopwatch, measured: Measured, model: nn.Module, x: Tensor) -> _
     time = estimate_time(inventory, Assignment(precisions={}), hardware)
     kinds = {product.site: product.kind for product in inventory.products}
     return _Row(
-        seconds=watch.seconds(step),
+        seconds=watch.seconds(step)[0],
         alone=time.seconds,
         convolutions=sum(term.seconds for term in time.terms if term.engine and kinds[term.site].startswith("Conv")),
         calls=sum(p.calls for p in inventory.products) + sum(max(t.calls, 1) for t in inventory.traffic),
+        products=sum(p.calls for p in inventory.products if p.kind.startswith("Conv")),
     )
 
 
@@ -111,40 +123,37 @@ def _fit(rows: list[tuple[float, float]]) -> tuple[float, float]:
     return call, cold
 
 
-def _factor(row: _Row) -> float:
-    """On convolutions, so that the step is met; within what a cold cache explains."""
-    return min(max(1 + (row.seconds - row.alone) / row.convolutions, 1.0), 3.0)
-
-
-def _scaled(grid: Grid, factor: float) -> Grid:
-    return replace(grid, seconds=tuple(factor * seconds for seconds in grid.seconds))
+def _slower(grid: Grid, more: float, factor: float) -> Grid:
+    return replace(grid, seconds=tuple(factor * seconds + more for seconds in grid.seconds))
 
 
 def _dense_models() -> tuple[tuple[nn.Module, Tensor], ...]:
     torch.manual_seed(0)
     return (
         (nn.Sequential(_Mixer(32), _Mixer(32)), torch.randn(4, 32, 32)),
+        (nn.Sequential(_Mixer(64), _Mixer(64)), torch.randn(16, 64, 64)),
         (nn.Sequential(_Mixer(128), _Mixer(128)), torch.randn(8, 64, 128)),
     )
 
 
 def _convolutional_models() -> tuple[tuple[nn.Module, Tensor], ...]:
     torch.manual_seed(0)
-    return (_Convolutional(12), torch.randn(48, 1, 8, 8)), (_Convolutional(24), torch.randn(96, 1, 8, 8))
+    return (_Convolutional(12), torch.randn(48, 1, 8, 8)), (_Convolutional(32), torch.randn(64, 1, 8, 8))
 
 
 def _step(model: nn.Module, x: Tensor) -> tuple[Callable[[], None], Inventory]:
     def loss(model: nn.Module, x: Tensor) -> Tensor:
         return model(x).square().mean()
 
-    def adamw(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(parameters, lr=1e-4)
+    def adamw(parameters: Iterable[nn.Parameter]) -> Optimizer:
+        return AdamW(parameters, lr=1e-4)
 
     inventory = take_inventory(model, loss, x, optimizer=adamw)
     optimizer = adamw(model.parameters())
 
     def step() -> None:
         loss(model, x).backward()
+        get_total_norm([p.grad for p in model.parameters() if p.grad is not None]).isfinite().item()
         optimizer.step()
         optimizer.zero_grad()
 

@@ -47,6 +47,7 @@ def _measured(measured: Measured) -> Mapping[str, Any]:
         "torch": measured.torch,
         "call": measured.call,
         "cold": measured.cold,
+        "reference": measured.reference,
         "operators": {name: [list(point) for point in curve.points] for name, curve in measured.operators.items()},
         "casts": {name: vars(cost) for name, cost in measured.casts.items()},
         "products": {

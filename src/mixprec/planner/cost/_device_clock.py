@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...hardware import Hardware
 from ...specs import Cast, LayerPrecision
 from .._inventory import Product, Traffic
+from ._attention_traffic import attention_traffic
 from ._cast_traffic import bits_of, cast_traffic
 from ._engines import Engine, engine_of
 from ._families import ATTENTION
@@ -66,8 +67,8 @@ class DeviceClock:
         left, right, out = product.elements
         sizes = [bits_of(cast) / 8 if cast is not None and engine.is_native else float(self._wide) for cast in casts]
         result = 4 if product.gemm == "wgrad" else self._wide
-        if product.kind in ATTENTION:  # fused: the scores are written nowhere
-            left, out = (left, 0) if product.kind == "qk" else (0, out)
+        if product.kind in ATTENTION:
+            left, right, out = attention_traffic(product)
         moved = times * (left * sizes[0] + right * sizes[1] + out * result)
         flops = times * product.flops
         seconds, bound = self._roofline.product(engine.rate, flops, moved, times * product.calls)

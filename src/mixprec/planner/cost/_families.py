@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from .._inventory import KERNEL_UPDATE
+
 #: Families, and the parts of operators' names that tell them; the first that fits.
 FAMILIES = (
+    (KERNEL_UPDATE, (KERNEL_UPDATE,)),
+    ("copy", ("copy", "clone", "contiguous")),
     ("batch_norm", ("batch_norm",)),
     ("layer_norm", ("layer_norm", "group_norm", "rms_norm")),
     ("softmax", ("softmax", "nll_loss")),
@@ -16,6 +20,8 @@ FAMILIES = (
 )
 DEFAULT_FAMILY = "elementwise"
 RECURRENT = ("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell")
+#: What a CPU runs as one kernel for each layer; the others are products and operators of their own.
+FUSED_RECURRENT = "LSTM"
 ATTENTION = ("qk", "pv")
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from ...hardware import CastCost, Curve, Grid, Measured
 from ...specs import OPERANDS, Cast, LayerPrecision
 from .._inventory import Product, Traffic
-from ._families import RECURRENT, family_of, layer_family
+from ._families import ATTENTION, FUSED_RECURRENT, family_of, layer_family
+from ._site import Site
 
-#: Shares of fused attention's products: the scores are made twice and have two gradients, the values one and two.
-_OF_ATTENTION = {"qk": 4 / 7, "pv": 3 / 7}
+#: Products of fused attention, forward and backward: the scores are made twice and have two gradients, the values one
+#: and two.
+_OF_ATTENTION = 7
 
 
 class Machine:
@@ -23,18 +25,20 @@ class Machine:
         self._measured, self._compute = measured, compute
         self.notes: dict[str, None] = {}
 
-    def product(self, product: Product, precision: LayerPrecision | None, step_flops: int) -> float:
+    def product(self, product: Product, precision: LayerPrecision | None, site: Site) -> float:
         """Seconds of all calls of a product.
 
         Args:
             product: that is multiplied.
             precision: of its site.
-            step_flops: of all products of its site, which fused operators run as one.
+            site: all products of its site, which fused operators run as one.
         """
-        fused = self._measured.operators.get("recurrent" if product.kind in RECURRENT else "attention")
-        if fused is not None and product.kind in (*RECURRENT, *_OF_ATTENTION):
-            whole = max(step_flops, 1) / _OF_ATTENTION.get(product.kind, 1.0)
-            return fused.at(whole) * product.flops / whole * self._measured.cold
+        if product.kind == FUSED_RECURRENT:
+            layer = max(site.flops, 1) / max(site.calls_of("fprop") / 2, 1)  # of two weights each
+            return self._measured.operators["recurrent"].at(layer) * product.flops / layer * self._measured.cold
+        if product.kind in ATTENTION:
+            seconds = self._measured.products["attention"].at(product.batch, *_attended(product)) * self._measured.cold
+            return product.calls * (seconds / _OF_ATTENTION + self._measured.call)
         seconds = self._grid(product, precision).at(*_canonical(product)) * self._measured.cold
         if product.batch > 1:
             seconds = product.batch * seconds + self._measured.operators["elementwise"].at(1)
@@ -64,6 +68,10 @@ class Machine:
             if self._compute == "fp32":
                 return 0.0
             cost = self._cost(family, self._compute)
+            if kind == "pv":  # the values and the output are rounded, the scores are not
+                return cost.element * sum(elements[1:])
+            if kind == "qk":  # which runs once more in the backward pass
+                return (calls * cost.call + cost.element * sum(elements[:2])) / 2
             return calls * cost.call + cost.element * sum(elements)
         by_role: dict[str, int] = dict(zip(("input", "weight", "grad_output"), elements, strict=True))
         total = 0.0
@@ -108,6 +116,14 @@ class Machine:
         chosen = max(near or costs, key=lambda key: (costs[key].element, costs[key].call))
         self.notes[f"{family} layers were not measured with '{text}': taken as '{chosen}'"] = None
         return costs[chosen]
+
+
+def _attended(product: Product) -> tuple[int, int]:
+    """(length, width of a head) of one of fused attention's products."""
+    m, n, k = product.m, product.n, product.k
+    scores = {("qk", "fprop"): (m, n, k), ("pv", "dgrad"): (m, n, k), ("pv", "fprop"): (m, k, n)}
+    rows, columns, width = scores.get((product.kind, product.gemm), (m, k, n))
+    return round((rows * columns) ** 0.5), width
 
 
 def _canonical(product: Product) -> tuple[int, int, int]:

@@ -26,7 +26,7 @@ class MachineClock:
             casts = casts_of(product, precision)
             told = " x ".join(dict.fromkeys(str(cast or self._compute) for cast in casts))
             times = 2 if product.recomputed else 1
-            seconds = times * self._machine.product(product, precision, site.flops)
+            seconds = times * self._machine.product(product, precision, site)
             is_native = not any(casts) and (self._compute == "fp32" or self._is_native)
             terms.append(
                 TimeTerm(

@@ -28,6 +28,10 @@ class Site:
     def flops(self) -> int:
         return sum(product.flops for product in self.products)
 
+    def calls_of(self, gemm: str) -> int:
+        """Of all its products of that name."""
+        return sum(product.calls for product in self.products if product.gemm == gemm)
+
     @property
     def calls(self) -> int:
         return max((product.calls for product in self.products if product.gemm == "fprop"), default=1)

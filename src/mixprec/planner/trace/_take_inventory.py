@@ -8,9 +8,10 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from .._inventory import Inventory, Parameter
+from .._inventory import KERNEL_UPDATE, Inventory, Parameter, Traffic
 from ._sandbox import Loss, Sandbox, samples_of, traced
 from ._step_trace import StepTrace, short_dtype
+from ._traffic import tensor_bytes, tensors_in
 
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
 _NO_PRODUCT = (
@@ -47,12 +48,12 @@ def take_inventory(model: nn.Module, loss: Loss, batch: Any, *, optimizer: MakeO
         >>> found.samples, found.flops
         (16, 2816)
     """
-    (trace, parameters), notes = traced(model, batch, lambda sandbox: _trace(sandbox, loss, optimizer))
+    (trace, parameters, update), notes = traced(model, batch, lambda sandbox: _trace(sandbox, loss, optimizer))
     if not trace.products:
         raise ValueError(_NO_PRODUCT.format(type(model).__name__))
     return Inventory(
         products=trace.products,
-        traffic=trace.traffic,
+        traffic=(*trace.traffic, *update),
         parameters=parameters,
         samples=samples_of(batch),
         tokens=trace.tokens,
@@ -60,18 +61,43 @@ def take_inventory(model: nn.Module, loss: Loss, batch: Any, *, optimizer: MakeO
     )
 
 
-def _trace(sandbox: Sandbox, loss: Loss, optimizer: MakeOptimizer | None) -> tuple[StepTrace, tuple[Parameter, ...]]:
+def _trace(
+    sandbox: Sandbox, loss: Loss, optimizer: MakeOptimizer | None
+) -> tuple[StepTrace, tuple[Parameter, ...], tuple[Traffic, ...]]:
     trace = StepTrace(sandbox.model)
     with trace:
         value = loss(sandbox.model, sandbox.batch)
         check_loss(value)
         value.backward()
+    update: tuple[Traffic, ...] = ()
     if optimizer is not None:
         made = optimizer(sandbox.model.parameters())
         made.step()  # makes its state
         with trace, trace.update():
             made.step()
-    return trace, parameters_of(sandbox.model)
+        if not any(traffic.pass_ == "update" for traffic in trace.traffic):
+            update = _kernel_update(made)
+    return trace, parameters_of(sandbox.model), update
+
+
+def _kernel_update(optimizer: Optimizer) -> tuple[Traffic, ...]:
+    """Of an optimizer whose step is one kernel and no operators: weights, moments and gradients once each."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+    kept = sum(tensor_bytes(p) for p in parameters)
+    kept += sum(tensor_bytes(t) for p in parameters for t in tensors_in(list(optimizer.state.get(p, {}).values())))
+    gradients = sum(tensor_bytes(p.grad) for p in parameters if p.grad is not None)
+    if not parameters:
+        return ()
+    return (
+        Traffic(
+            site="<optimizer>",
+            operation=KERNEL_UPDATE,
+            pass_="update",
+            read=kept + gradients,
+            written=kept,
+            calls=len(parameters),
+        ),
+    )
 
 
 def check_loss(value: object) -> None:
