@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from ._output_file import OutputFile
+from ._output_file import STDOUT, OutputFile
 
 if TYPE_CHECKING:
     from mixprec.planner.plan import Plan
@@ -47,14 +48,34 @@ def command(recipe: str, workload: str, /, *, options: Annotated[Options, Parame
         workload: a Python file with `workload(seed, device)`, or a built-in one: gpt, resnet.
         options: what else can be told.
     """
-    from mixprec.compare import emit
-
-    given = _given(recipe)
-    keep = () if options.keep is None else tuple(glob.strip() for glob in options.keep.split(","))
     if options.emulate and options.to != "torchao":
-        raise ValueError("--emulate is for torchao: Transformer Engine has kernels for GPUs alone")
+        raise ValueError("--emulate is for torchao: Transformer Engine multiplies on GPUs alone")
+    given = _given(recipe)
     with OutputFile(options.out) as output:
-        output.write(_text(given, workload, options, keep))
-    if str(options.out) != "-":
+        output.write(_text(given, workload, options))
+    if options.out != STDOUT:
         print(f"wrote {options.out}")
     return 0
+
+
+def _given(name: str) -> Recipe | Plan:
+    """A plan where the file holds one, for its reasons; else the recipe."""
+    from mixprec.planner.plan import Plan
+    from mixprec.specs import load_recipe, recipe_names
+
+    found = load_recipe(name)
+    if name in recipe_names():
+        return found
+    table = tomllib.loads(Path(name).read_text(encoding="utf-8-sig"))
+    return Plan.load(name) if "plan" in table else found
+
+
+def _text(given: Recipe | Plan, workload: str, options: Options) -> str:
+    from mixprec.compare import load_workload, trace_workload
+    from mixprec.integrations import emit_torchao, emit_transformer_engine
+
+    keep = () if options.keep is None else tuple(glob.strip() for glob in options.keep.split(","))
+    model, inventory = trace_workload(load_workload(workload, data=options.data), seed=options.seed)
+    if options.to == "torchao":
+        return emit_torchao(model, given, inventory, keep=keep, emulate=options.emulate).to_source()
+    return emit_transformer_engine(model, given, inventory, keep=keep).to_source()

@@ -66,7 +66,7 @@ def survey(model: nn.Module, recipe: Recipe, inventory: Inventory, keep: Sequenc
         keep: globs of sites that stay in the compute dtype whatever the recipe says.
 
     Raises:
-        ValueError: a recipe with phases, a converted model, or a glob that keeps nothing.
+        ValueError: a recipe with phases, a converted model, a recipe without casts, or a glob that keeps nothing.
     """
     if recipe.phases:
         raise ValueError(
@@ -83,6 +83,11 @@ def survey(model: nn.Module, recipe: Recipe, inventory: Inventory, keep: Sequenc
     given = {site: _given(recipe, layer, modules) for site, layer in layers.items()}
     narrow = {site: precision for site, precision in given.items() if precision is not None}
     kept = _kept(keep, narrow)
+    if not set(narrow) - set(kept):
+        raise ValueError(
+            f"recipe '{recipe.name}' gives casts to no layer of this model: in {recipe.compute_dtype} alone it runs "
+            "under torch.autocast, and there is nothing to tell an engine"
+        )
     asked: list[AskedLayer] = []
     refused: list[Refusal] = []
     for site, precision in narrow.items():

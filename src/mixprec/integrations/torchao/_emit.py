@@ -46,7 +46,7 @@ def emit_torchao(
 
     Raises:
         ValueError: torchao has no way to run some site as asked, with every such site and why; or a recipe with
-            phases, a converted model, a glob that keeps nothing.
+            phases, a converted model, no casts, a glob that keeps nothing.
 
     Source: torchao 0.18, ``torchao.float8.convert_to_float8_training`` and ``Float8LinearConfig``
     (https://docs.pytorch.org/ao/stable/), and the prototypes ``MXFP8TrainingOpConfig``, ``NVFP4TrainingConfig`` and

@@ -53,7 +53,7 @@ def emit_transformer_engine(
 
     Raises:
         ValueError: Transformer Engine has no way to run some site as asked, with every such site and why; or a recipe
-            with phases, a converted model, a glob that keeps nothing.
+            with phases, a converted model, no casts, a glob that keeps nothing.
 
     Source: NVIDIA, Transformer Engine documentation, "Fine-grained quantization recipes" (experimental there) and
     "Common API" (https://nvidia.github.io/TransformerEngine/).
