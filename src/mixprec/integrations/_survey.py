@@ -152,7 +152,7 @@ def _linear_at(layer: Layer, modules: Mapping[str, nn.Module], model: nn.Module)
     if layer.type in ACTIVATION_PRODUCTS:
         return f"it is a product of activations ({layer.type}), {only}"
     if module is None or layer.type != type(module).__name__:
-        return f"it is a call of {layer.type} in a {type(_owner(layer.path, modules)).__name__}, {only}"
+        return f"it is a call of {layer.type} in {type(_owner(layer.path, modules)).__name__}, {only}"
     if not isinstance(module, nn.Linear):
         return f"it is a {layer.type}, {only}"
     if type(module) is not nn.Linear:

@@ -1,6 +1,6 @@
 """A stand-in for Transformer Engine, which does not import without CUDA.
 
-It mirrors what Transformer Engine's documentation says of its PyTorch interface (docs/api/pytorch.rst, docs/api/common.rst
+It mirrors what Transformer Engine's documentation says of its PyTorch interface (docs/api/pytorch.rst, common.rst
 and "Fine-grained quantization recipes" of release 2.2x), and nothing else:
 
 - names and signatures: ``te.Linear(in_features, out_features, bias=True, **kwargs)`` with ``params_dtype``, ``device``
