@@ -21,7 +21,7 @@ import mixprec
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
-        self.first, self.second = nn.Linear(256, 512), nn.Linear(512, 64)
+        self.first, self.second = nn.Linear(1024, 2048), nn.Linear(2048, 64)
 
     def forward(self, x):
         return self.second(torch.relu(self.first(x)))
@@ -36,7 +36,7 @@ def workload(seed, device):
     return mixprec.Workload(
         model=Model(),
         loss=loss,
-        batches=lambda step: torch.randn(64, 256, generator=torch.Generator().manual_seed(step)),
+        batches=lambda step: torch.randn(512, 1024, generator=torch.Generator().manual_seed(step)),
         optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.01),
         steps=4,
         evaluate=lambda model: {"loss": 0.0},
@@ -56,13 +56,13 @@ class Model(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.second = nn.Linear(256, 512), nn.Linear(512, 64)
+        self.first, self.second = nn.Linear(1024, 2048), nn.Linear(2048, 64)
 
 
 def test_a_plans_file_converts_its_layers_and_tells_its_reasons(tmp_path: Path, job: str) -> None:
     pytest.importorskip("torchao")
     plan, out = tmp_path / "plan.toml", tmp_path / "precision.py"
-    words = ("--hardware", "h100", "--candidates", "fp8", "--loss-budget", "1", "--keep", "second", "--emulated")
+    words = ("--hardware", "h100", "--candidates", "fp8", "--loss-budget", "1", "--keep", "second")
     quick = ("--steps", "1", "--batches", "1", "--checks", "0", "--pairs", "0")
     assert main(["plan", job, *words, *quick, "--out", str(plan)]) == 0
     assert main(["emit", str(plan), job, "--to", "torchao", "--out", str(out)]) == 0
@@ -91,8 +91,8 @@ def test_the_same_words_give_the_same_text(job: str, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("mxfp8", "--to", "torchao"), "first: it has a bias, which torchao's MXFP8 layers leave out"),
-        (("mxfp4", "--to", "transformer-engine"), "first: its fprop_input is 'mxfp4'"),
+        (("mxfp8", "--to", "torchao"), "first, second: it has a bias, which torchao's MXFP8 layers leave out"),
+        (("mxfp4", "--to", "transformer-engine"), "first, second: its fprop_input is 'mxfp4'"),
         (("fp8", "--to", "torchao", "--keep", "third"), "unknown site with casts to keep wide: 'third'"),
         (("fp8", "--to", "transformer-engine", "--emulate"), "--emulate is for torchao"),
         (("bf16", "--to", "torchao"), "recipe 'bf16' gives casts to no layer"),
