@@ -11,6 +11,7 @@ from ._memory import saved_activations
 from ._replay import Replayed, replay
 from ._replay_target import Replay
 from ._template import write_template
+from ._traced import trace_workload
 from ._user_code import WorkloadError
 from ._workload import Workload
 from .workloads import BUILT_IN
@@ -34,5 +35,6 @@ __all__ = [
     "recorded_recipes",
     "replay",
     "saved_activations",
+    "trace_workload",
     "write_template",
 ]
