@@ -135,7 +135,7 @@ class Collector:
         features = 1 if operation.operator == "convolution" else -1
         site.square += _square(y)
         site.gradient += _square(g)
-        reference, tried = None, operands.some_parts(operation)
+        reference, tried = None, operands.some_parts()
         if operation.has_weight and operation.site not in self._known:
             reference = plain.weight_gradients(operation, operands)
             site.weight_gradient += _square(reference.sum(0))

@@ -36,6 +36,7 @@ def measure_scores(
     *,
     training: bool | None = False,
     terms: int | None = None,
+    activations: bool = True,
     seed: int = 0,
 ) -> Scores:
     """Score every candidate for every group of sites, from one forward and backward pass a batch.
@@ -49,7 +50,11 @@ def measure_scores(
         candidates: what to score; ``"keep"`` is added where it is missing.
         training: mode of the model while it is measured; ``None``: as it is.
         terms: that the loss of a batch averages over; ``None``: as many as rows of the model's output have a gradient.
+        activations: whether products of activations with one another are scored; without them, attention runs fused.
         seed: of stochastic roundings.
+
+    Returns:
+        The scores; their ``seconds`` are of all this, with the plain passes that ``step_seconds`` was measured in.
 
     Raises:
         ValueError: no batches, a loss that is no finite scalar, a model without a product that rules are about.
@@ -60,7 +65,7 @@ def measure_scores(
     began = time.perf_counter()
     grouping, found = Grouping(), list[BatchScores]()
     with aside(model, training=training), uncompiled():
-        conversion = convert(model, _recipe())
+        conversion = convert(model, _recipe(activations))
         told = [note for note in conversion.notes if not is_without_session(note)]
         try:
             for index, batch in enumerate(batches):
@@ -75,7 +80,6 @@ def measure_scores(
                 found.append(score_batch(float(value.detach()), collector, outputs.counted))
         finally:
             conversion.restore()
-        seconds = time.perf_counter() - began
         step_seconds = _step_seconds(model, loss, batches)
     groups, together = group_scores(found, grouping, list(precisions))
     return Scores(
@@ -83,16 +87,17 @@ def measure_scores(
         batches=len(batches),
         groups=groups,
         together=together,
-        seconds=seconds,
+        seconds=time.perf_counter() - began,
         step_seconds=step_seconds,
         notes=(*(note.removeprefix(f"recipe {_NAME}: ") for note in told), *notes_on(groups, candidates)),
     )
 
 
-def _recipe() -> Recipe:
+def _recipe(activations: bool) -> Recipe:
     """Every product has a cast, to what it is already: so all of them are seen, and none is changed."""
-    activations = (Rule(type=kind, precision=_SEES_ALL, required=False) for kind in ACTIVATION_PRODUCTS)
-    return Recipe(name=_NAME, rules=(*activations, Rule(precision=_SEES_ALL, required=False)))
+    kinds = ACTIVATION_PRODUCTS if activations else ()
+    rules = (Rule(type=kind, precision=_SEES_ALL, required=False) for kind in kinds)
+    return Recipe(name=_NAME, rules=(*rules, Rule(precision=_SEES_ALL, required=False)))
 
 
 def _check(batches: Sequence[Any], candidates: Sequence[Candidate]) -> None:
@@ -145,7 +150,7 @@ def _check_products(collector: Collector, model: nn.Module) -> None:
 
 
 def _step_seconds(model: nn.Module, loss: Loss, batches: Sequence[Any]) -> float:
-    """Of a plain forward and backward pass over a batch, the mean."""
+    """Of a plain forward and backward pass over a batch, the mean; what was measured before has warmed up."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     began = time.perf_counter()
     for batch in batches:

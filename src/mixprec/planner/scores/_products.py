@@ -28,6 +28,7 @@ class Operands:
         g: gradient of the result.
         left: [parts, N, rows]: the gradient as wgrad's left operand; of a convolution, as it is.
         right: [parts, rows, K]: the input as wgrad's right one.
+        parts: of ``left`` and ``right``.
     """
 
     x: Tensor
@@ -35,28 +36,28 @@ class Operands:
     g: Tensor
     left: Tensor
     right: Tensor
+    parts: int
 
     @classmethod
     def of(cls, operation: Operation, x: Tensor, weight: Tensor, g: Tensor) -> Operands:
         """All of one operation's, fp32."""
         if operation.operator == "convolution":
             x, g = x.contiguous(), g.contiguous()
-            return cls(x=x, weight=weight, g=g, left=g, right=x)
+            return cls(x=x, weight=weight, g=g, left=g, right=x, parts=_parts(len(x)))
         if operation.operator == "matmul":  # reduced along its second axis
             x, weight = x.contiguous(), weight if weight.dim() < 2 else weight.mT.contiguous().mT
         if not operation.has_weight or (operation.operator == "matmul" and weight.dim() > 2):
-            return cls(x=x, weight=weight, g=g, left=g, right=x)
+            return cls(x=x, weight=weight, g=g, left=g, right=x, parts=1)
         parts = _parts(g[..., 0].numel())
         left, right = (t.reshape(parts, -1, t.shape[-1]).mT.contiguous() for t in (g, x))
-        return cls(x=x, weight=weight, g=g, left=left, right=right.mT)
+        return cls(x=x, weight=weight, g=g, left=left, right=right.mT, parts=parts)
 
-    def some_parts(self, operation: Operation) -> Operands:
+    def some_parts(self) -> Operands:
         """The parts that candidates' weight gradients are measured on: a few tell how errors add up over all."""
-        parts = _parts(self.g.shape[0]) if operation.operator == "convolution" else self.left.shape[0]
-        if parts <= TRIED or operation.operator == "matmul" or not operation.has_weight:
+        if self.parts <= TRIED:
             return self
-        count = TRIED * self.left.shape[0] // parts
-        return replace(self, left=self.left[:count], right=self.right[:count])
+        count = TRIED * self.left.shape[0] // self.parts
+        return replace(self, left=self.left[:count], right=self.right[:count], parts=TRIED)
 
 
 class CastProducts:
@@ -95,14 +96,13 @@ class CastProducts:
         return self._backward.matmul(operands.left, operands.right)
 
     def _of_convolution(self, operation: Operation, operands: Operands) -> Tensor:
-        gradients: list[Tensor] = []
-        w = operands.weight.detach().requires_grad_()
-        rows = operands.g.shape[0] // _parts(operands.g.shape[0])
-        for g, x in zip(operands.left.split(rows), operands.right.split(rows), strict=True):
-            with torch.enable_grad():
-                y = self._forward.convolution(x, w, None, geometry_of(operation))
-            gradients += torch.autograd.grad(y, w, g)
-        return torch.stack(gradients)
+        """In one product: parts lie side by side as groups of channels, each with a copy of the weight of its own."""
+        parts, geometry = operands.parts, geometry_of(operation)
+        x, g = (t.unflatten(0, (parts, -1)).transpose(0, 1).flatten(1, 2) for t in (operands.right, operands.left))
+        w = operands.weight.detach().expand(parts, *operands.weight.shape).flatten(0, 1).requires_grad_()
+        with torch.enable_grad():
+            y = self._forward.convolution(x, w, None, geometry._replace(groups=geometry.groups * parts))
+        return torch.autograd.grad(y, w, g)[0].unflatten(0, (parts, -1))
 
 
 def _parts(rows: int) -> int:
