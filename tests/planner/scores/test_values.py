@@ -191,16 +191,20 @@ def test_sites_of_a_group_add_before_they_are_squared() -> None:
     assert group.candidates["mxfp4"].output_error > 0.01
 
 
-def test_products_of_activations_are_left_out_where_nothing_can_be_chosen_for_them() -> None:
+def test_only_what_is_asked_for_is_scored() -> None:
     model, batch = Attending(), sequences()
-    every, weights = (
-        measure_scores(model, cross_entropy, [batch], [MXFP4], activations=choice) for choice in (True, False)
+    every, few = (
+        measure_scores(model, cross_entropy, [batch], [MXFP4], also=also) for also in (("activations", "gradients"), ())
     )
     assert [g.name for g in every.groups] == ["q", "qk", "pv", "o", "head"]
-    assert [g.name for g in weights.groups] == ["q", "o", "head"]
-    for group in weights.groups:
-        same = _score(every, group.name, "mxfp4")
-        assert group.candidates["mxfp4"].curvature == pytest.approx(same.curvature, rel=1e-4)
+    assert [g.name for g in few.groups] == ["q", "o", "head"]
+    for group in few.groups:
+        score, same = group.candidates["mxfp4"], _score(every, group.name, "mxfp4")
+        assert score.curvature == pytest.approx(same.curvature, rel=1e-4)
+        assert (score.gradient_error, score.gradient_bias, score.gradient_noise) == (0.0, 0.0, 0.0)
+        assert same.gradient_error > 0
+    with pytest.raises(ValueError, match=r"unknown part of scores in also: 'gradient'.*did you mean 'gradients'"):
+        measure_scores(model, cross_entropy, [batch], [MXFP4], also=("gradient",))  # pyright: ignore[reportArgumentType]
 
 
 def test_two_batches_are_the_mean_of_each() -> None:

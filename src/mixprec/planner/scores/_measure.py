@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
+from ...formats import unknown_name
 from ...nn import convert, is_without_session, uncompiled
 from ...specs import ACTIVATION_PRODUCTS, LayerPrecision, Recipe, Rule
 from .._candidate import KEEP, Candidate
@@ -24,6 +25,8 @@ from ._outputs import Outputs, OutputWatch
 from ._summary import group_scores
 
 Loss = Callable[[nn.Module, Any], Tensor]
+#: What may be scored beside the forward products of weights.
+Also = Literal["activations", "gradients"]
 _NAME = "scores"
 _SEES_ALL = LayerPrecision.uniform("fp32")
 
@@ -36,7 +39,7 @@ def measure_scores(
     *,
     training: bool | None = False,
     terms: int | None = None,
-    activations: bool = True,
+    also: Collection[Also] = ("activations", "gradients"),
     seed: int = 0,
 ) -> Scores:
     """Score every candidate for every group of sites, from one forward and backward pass a batch.
@@ -50,7 +53,8 @@ def measure_scores(
         candidates: what to score; ``"keep"`` is added where it is missing.
         training: mode of the model while it is measured; ``None``: as it is.
         terms: that the loss of a batch averages over; ``None``: as many as rows of the model's output have a gradient.
-        activations: whether products of activations with one another are scored; without them, attention runs fused.
+        also: what is scored beside the forward products of weights: ``"activations"``, products of these with one
+            another (without them attention runs fused), and ``"gradients"``, what candidates do to the weights'.
         seed: of stochastic roundings.
 
     Returns:
@@ -61,16 +65,18 @@ def measure_scores(
     """
     batches = list(batches)
     _check(batches, candidates)
+    _check_also(also)
     precisions = {c.name: c.precision for c in candidates if c.precision is not None}
     began = time.perf_counter()
     grouping, found = Grouping(), list[BatchScores]()
     with aside(model, training=training), uncompiled():
-        conversion = convert(model, _recipe(activations))
+        conversion = convert(model, _recipe("activations" in also))
         told = [note for note in conversion.notes if not is_without_session(note)]
         try:
             for index, batch in enumerate(batches):
                 known = {name for scored in found for name, site in scored.sites.items() if site.weight_gradient > 0}
-                collector = Collector(precisions, grouping, known, seed + index)
+                shown = None if "gradients" not in also else known
+                collector = Collector(precisions, grouping, shown, seed + index)
                 with frozen(model), conversion.products_shown_to(collector), OutputWatch(model) as watch:
                     value = loss(model, batch)
                     _check_loss(value, index)
@@ -112,6 +118,13 @@ def _check(batches: Sequence[Any], candidates: Sequence[Candidate]) -> None:
             raise ValueError(
                 f"candidate {candidate.name!r} has precision {candidate.precision}: only {KEEP!r} has none, and always"
             )
+
+
+def _check_also(also: Collection[str]) -> None:
+    known: tuple[str, ...] = get_args(Also)
+    for name in also:
+        if name not in known:
+            raise unknown_name("part of scores in also:", name, known)
 
 
 def _check_loss(value: Tensor, index: int) -> None:
