@@ -65,17 +65,39 @@ def test_weight_gradient_by_hand() -> None:
     score = _score(measure_scores(model, cross_entropy, [(x, y)], [MXFP4]), "", "mxfp4")
     g = (torch.autograd.grad(F.cross_entropy(logits := model(x), y), logits)[0]).detach()
     parts, errors = [], []
-    for g_part, x_part in zip(g.chunk(4), x.chunk(4), strict=True):
+    for g_part, x_part in zip(g.chunk(8), x.chunk(8), strict=True):
         parts.append(g_part.double().T @ x_part.double())
         errors.append(_cast(g_part.T.contiguous()) @ _cast(x_part.T.contiguous()).T - parts[-1])
     whole = sum(parts).square().sum()
-    noise = sum((p - sum(parts) / 4).square().sum() for p in parts) * 4 / 3
+    noise = sum((p - sum(parts) / 8).square().sum() for p in parts) * 8 / 7
     assert score.gradient_noise == pytest.approx((noise / whole).sqrt().item(), rel=1e-4)
     common = (errors[0] * errors[1]).sum()
     each = (errors[0].square().sum() + errors[1].square().sum()) / 2
-    assert score.gradient_bias == pytest.approx((16 * common / whole).clamp(min=0).sqrt().item(), rel=1e-3)
-    expected = ((16 * common + 4 * (each - common)) / whole).sqrt().item()
+    assert score.gradient_bias == pytest.approx((64 * common / whole).clamp(min=0).sqrt().item(), rel=1e-3)
+    expected = ((64 * common + 8 * (each - common)) / whole).sqrt().item()
     assert score.gradient_error == pytest.approx(expected, rel=1e-3)
+
+
+def test_weight_gradient_of_a_convolution_by_hand() -> None:
+    torch.manual_seed(0)
+    model, (x, y) = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.Flatten()), images(16)
+    score = _score(measure_scores(model, cross_entropy, [(x, y)], [MXFP4]), "0", "mxfp4")
+    (g,) = torch.autograd.grad(F.cross_entropy(logits := model(x), y), logits)
+    casted = convert(rounding := nn.Sequential(model[0]), Recipe(name="x", rules=(Rule(precision=MXFP4.precision),)))
+    rounded = []
+    for g_part, x_part in zip(g.unflatten(1, (8, 8, 8)).split(2), x.split(2), strict=True):
+        rounded += torch.autograd.grad(rounding(x_part), model[0].weight, g_part)
+    casted.restore()
+    parts = []
+    for g_part, x_part in zip(g.unflatten(1, (8, 8, 8)).split(2), x.split(2), strict=True):
+        parts += torch.autograd.grad(model[0](x_part), model[0].weight, g_part)
+    errors = [(a - b).double() for a, b in zip(rounded[:2], parts[:2], strict=True)]
+    whole = torch.stack(parts).sum(0).double().square().sum()
+    common = (errors[0] * errors[1]).sum()
+    each = (errors[0].square().sum() + errors[1].square().sum()) / 2
+    expected = ((64 * common + 8 * (each - common)) / whole).sqrt().item()
+    assert score.gradient_error == pytest.approx(expected, rel=1e-3)
+    assert score.gradient_bias == pytest.approx((64 * common / whole).clamp(min=0).sqrt().item(), rel=1e-3)
 
 
 def _squares(model: Callable[[Tensor], Tensor], batch: tuple[Tensor, Tensor]) -> Tensor:
@@ -167,6 +189,22 @@ def test_sites_of_a_group_add_before_they_are_squared() -> None:
     assert group.sites == ("a", "b")
     assert group.candidates["mxfp4"].curvature == pytest.approx(0.0, abs=1e-12)
     assert group.candidates["mxfp4"].output_error > 0.01
+
+
+def test_only_what_is_asked_for_is_scored() -> None:
+    model, batch = Attending(), sequences()
+    every, few = (
+        measure_scores(model, cross_entropy, [batch], [MXFP4], also=also) for also in (("activations", "gradients"), ())
+    )
+    assert [g.name for g in every.groups] == ["q", "qk", "pv", "o", "head"]
+    assert [g.name for g in few.groups] == ["q", "o", "head"]
+    for group in few.groups:
+        score, same = group.candidates["mxfp4"], _score(every, group.name, "mxfp4")
+        assert score.curvature == pytest.approx(same.curvature, rel=1e-4)
+        assert (score.gradient_error, score.gradient_bias, score.gradient_noise) == (0.0, 0.0, 0.0)
+        assert same.gradient_error > 0
+    with pytest.raises(ValueError, match=r"unknown part of scores in also: 'gradient'.*did you mean 'gradients'"):
+        measure_scores(model, cross_entropy, [batch], [MXFP4], also=("gradient",))  # pyright: ignore[reportArgumentType]
 
 
 def test_two_batches_are_the_mean_of_each() -> None:

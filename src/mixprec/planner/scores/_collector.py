@@ -13,7 +13,7 @@ from torch import Tensor
 from ...nn import SeenProduct
 from ...specs import LayerPrecision
 from ._groups import Grouping
-from ._products import CastProducts, Operands, precision_for
+from ._products import CastProducts, Operands, Parts, precision_for
 from ._seen import Keys, Operation
 from ._tap import Tap
 
@@ -74,7 +74,7 @@ class Collector:
     Args:
         precisions: of the candidates, by name.
         grouping: of the sites, over all batches.
-        known: sites whose weight gradients an earlier batch has shown.
+        known: sites whose weight gradients an earlier batch has shown; ``None``: nobody asks for any.
         seed: of random roundings.
 
     Attributes:
@@ -84,7 +84,7 @@ class Collector:
     """
 
     def __init__(
-        self, precisions: Mapping[str, LayerPrecision], grouping: Grouping, known: Collection[str], seed: int
+        self, precisions: Mapping[str, LayerPrecision], grouping: Grouping, known: Collection[str] | None, seed: int
     ) -> None:
         self._precisions, self._known, self._seed = precisions, known, seed
         self.grouping = grouping
@@ -130,14 +130,15 @@ class Collector:
         if g.numel() == 0:  # an expert that no token went to
             return
         site, plain = self.sites[operation.site], self._cast("", None, operation, x.device)
-        operands = Operands.of(operation, x, weight, g)
+        operands = Operands.of(operation, x, weight)
         y = plain.forward(operation, operands)
         features = 1 if operation.operator == "convolution" else -1
         site.square += _square(y)
         site.gradient += _square(g)
-        reference, tried = None, operands.some_parts(operation)
-        if operation.has_weight and operation.site not in self._known:
-            reference = plain.weight_gradients(operation, operands)
+        reference, tried = None, None
+        if operation.has_weight and self._known is not None and operation.site not in self._known:
+            parts = Parts.of(operation, operands, g)
+            reference, tried = plain.weight_gradients(operation, operands.weight, parts), parts.some()
             site.weight_gradient += _square(reference.sum(0))
             site.weight_noise += _spread(reference)
         for name, tally in site.candidates.items():
@@ -147,8 +148,8 @@ class Collector:
             if drawn is not None:
                 tally.drawn.append((error * drawn).sum(features))
             tally.projections.append(error.mul_(g).sum(features))
-            if reference is not None:
-                errors = cast.weight_gradients(operation, tried)
+            if reference is not None and tried is not None:
+                errors = cast.weight_gradients(operation, operands.weight, tried)
                 tally.add_gradient(errors.sub_(reference[: len(errors)]), len(reference))
 
     def _cast(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
+from ...formats import unknown_name
 from ...nn import convert, is_without_session, uncompiled
 from ...specs import ACTIVATION_PRODUCTS, LayerPrecision, Recipe, Rule
 from .._candidate import KEEP, Candidate
@@ -24,6 +25,8 @@ from ._outputs import Outputs, OutputWatch
 from ._summary import group_scores
 
 Loss = Callable[[nn.Module, Any], Tensor]
+#: What may be scored beside the forward products of weights.
+Also = Literal["activations", "gradients"]
 _NAME = "scores"
 _SEES_ALL = LayerPrecision.uniform("fp32")
 
@@ -36,6 +39,7 @@ def measure_scores(
     *,
     training: bool | None = False,
     terms: int | None = None,
+    also: Collection[Also] = ("activations", "gradients"),
     seed: int = 0,
 ) -> Scores:
     """Score every candidate for every group of sites, from one forward and backward pass a batch.
@@ -49,23 +53,30 @@ def measure_scores(
         candidates: what to score; ``"keep"`` is added where it is missing.
         training: mode of the model while it is measured; ``None``: as it is.
         terms: that the loss of a batch averages over; ``None``: as many as rows of the model's output have a gradient.
+        also: what is scored beside the forward products of weights: ``"activations"``, products of these with one
+            another (without them attention runs fused), and ``"gradients"``, what candidates do to the weights'.
         seed: of stochastic roundings.
+
+    Returns:
+        The scores; their ``seconds`` are of all this, with the plain passes that ``step_seconds`` was measured in.
 
     Raises:
         ValueError: no batches, a loss that is no finite scalar, a model without a product that rules are about.
     """
     batches = list(batches)
     _check(batches, candidates)
+    _check_also(also)
     precisions = {c.name: c.precision for c in candidates if c.precision is not None}
     began = time.perf_counter()
     grouping, found = Grouping(), list[BatchScores]()
     with aside(model, training=training), uncompiled():
-        conversion = convert(model, _recipe())
+        conversion = convert(model, _recipe("activations" in also))
         told = [note for note in conversion.notes if not is_without_session(note)]
         try:
             for index, batch in enumerate(batches):
                 known = {name for scored in found for name, site in scored.sites.items() if site.weight_gradient > 0}
-                collector = Collector(precisions, grouping, known, seed + index)
+                shown = None if "gradients" not in also else known
+                collector = Collector(precisions, grouping, shown, seed + index)
                 with frozen(model), conversion.products_shown_to(collector), OutputWatch(model) as watch:
                     value = loss(model, batch)
                     _check_loss(value, index)
@@ -75,7 +86,6 @@ def measure_scores(
                 found.append(score_batch(float(value.detach()), collector, outputs.counted))
         finally:
             conversion.restore()
-        seconds = time.perf_counter() - began
         step_seconds = _step_seconds(model, loss, batches)
     groups, together = group_scores(found, grouping, list(precisions))
     return Scores(
@@ -83,16 +93,17 @@ def measure_scores(
         batches=len(batches),
         groups=groups,
         together=together,
-        seconds=seconds,
+        seconds=time.perf_counter() - began,
         step_seconds=step_seconds,
         notes=(*(note.removeprefix(f"recipe {_NAME}: ") for note in told), *notes_on(groups, candidates)),
     )
 
 
-def _recipe() -> Recipe:
+def _recipe(activations: bool) -> Recipe:
     """Every product has a cast, to what it is already: so all of them are seen, and none is changed."""
-    activations = (Rule(type=kind, precision=_SEES_ALL, required=False) for kind in ACTIVATION_PRODUCTS)
-    return Recipe(name=_NAME, rules=(*activations, Rule(precision=_SEES_ALL, required=False)))
+    kinds = ACTIVATION_PRODUCTS if activations else ()
+    rules = (Rule(type=kind, precision=_SEES_ALL, required=False) for kind in kinds)
+    return Recipe(name=_NAME, rules=(*rules, Rule(precision=_SEES_ALL, required=False)))
 
 
 def _check(batches: Sequence[Any], candidates: Sequence[Candidate]) -> None:
@@ -107,6 +118,13 @@ def _check(batches: Sequence[Any], candidates: Sequence[Candidate]) -> None:
             raise ValueError(
                 f"candidate {candidate.name!r} has precision {candidate.precision}: only {KEEP!r} has none, and always"
             )
+
+
+def _check_also(also: Collection[str]) -> None:
+    known: tuple[str, ...] = get_args(Also)
+    for name in also:
+        if name not in known:
+            raise unknown_name("part of scores in also:", name, known)
 
 
 def _check_loss(value: Tensor, index: int) -> None:
@@ -145,7 +163,7 @@ def _check_products(collector: Collector, model: nn.Module) -> None:
 
 
 def _step_seconds(model: nn.Module, loss: Loss, batches: Sequence[Any]) -> float:
-    """Of a plain forward and backward pass over a batch, the mean."""
+    """Of a plain forward and backward pass over a batch, the mean; what was measured before has warmed up."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     began = time.perf_counter()
     for batch in batches:

@@ -20,43 +20,57 @@ TRIED = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Operands:
-    """The operands of an operation's products, laid out as casts read them, once for all candidates.
+    """The operands of a forward product, laid out as casts read them, once for all candidates.
 
     Attributes:
         x: input.
         weight: of it.
-        g: gradient of the result.
-        left: [parts, N, rows]: the gradient as wgrad's left operand; of a convolution, as it is.
-        right: [parts, rows, K]: the input as wgrad's right one.
     """
 
     x: Tensor
     weight: Tensor
-    g: Tensor
-    left: Tensor
-    right: Tensor
 
     @classmethod
-    def of(cls, operation: Operation, x: Tensor, weight: Tensor, g: Tensor) -> Operands:
+    def of(cls, operation: Operation, x: Tensor, weight: Tensor) -> Operands:
         """All of one operation's, fp32."""
         if operation.operator == "convolution":
-            x, g = x.contiguous(), g.contiguous()
-            return cls(x=x, weight=weight, g=g, left=g, right=x)
+            return cls(x=x.contiguous(), weight=weight)
         if operation.operator == "matmul":  # reduced along its second axis
-            x, weight = x.contiguous(), weight if weight.dim() < 2 else weight.mT.contiguous().mT
-        if not operation.has_weight or (operation.operator == "matmul" and weight.dim() > 2):
-            return cls(x=x, weight=weight, g=g, left=g, right=x)
-        parts = _parts(g[..., 0].numel())
-        left, right = (t.reshape(parts, -1, t.shape[-1]).mT.contiguous() for t in (g, x))
-        return cls(x=x, weight=weight, g=g, left=left, right=right.mT)
+            return cls(x=x.contiguous(), weight=weight if weight.dim() < 2 else weight.mT.contiguous().mT)
+        return cls(x=x, weight=weight)
 
-    def some_parts(self, operation: Operation) -> Operands:
-        """The parts that candidates' weight gradients are measured on: a few tell how errors add up over all."""
-        parts = _parts(self.g.shape[0]) if operation.operator == "convolution" else self.left.shape[0]
-        if parts <= TRIED or operation.operator == "matmul" or not operation.has_weight:
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """The operands of the weight's gradients of equal parts of a batch, laid out once for all candidates.
+
+    Attributes:
+        left: [parts, N, rows]: the gradient of the result; of a convolution, or a stack of matrices, as it is.
+        right: [parts, rows, K]: the input.
+        count: of them.
+    """
+
+    left: Tensor
+    right: Tensor
+    count: int
+
+    @classmethod
+    def of(cls, operation: Operation, operands: Operands, g: Tensor) -> Parts:
+        """All parts of a batch: of its rows, or images; a stack of matrices is one."""
+        if operation.operator == "convolution":
+            return cls(left=g.contiguous(), right=operands.x, count=_parts(len(g)))
+        if _is_stack(operation, operands.weight):
+            return cls(left=g, right=operands.x, count=1)
+        count = _parts(g[..., 0].numel())
+        left, right = (t.reshape(count, -1, t.shape[-1]).mT.contiguous() for t in (g, operands.x))
+        return cls(left=left, right=right.mT, count=count)
+
+    def some(self) -> Parts:
+        """Those that candidates' weight gradients are measured on: a few tell how errors add up over all."""
+        if self.count <= TRIED:
             return self
-        count = TRIED * self.left.shape[0] // parts
-        return replace(self, left=self.left[:count], right=self.right[:count])
+        length = TRIED * self.left.shape[0] // self.count
+        return Parts(left=self.left[:length], right=self.right[:length], count=TRIED)
 
 
 class CastProducts:
@@ -83,26 +97,30 @@ class CastProducts:
             return self._forward.matmul(x, weight)
         return self._forward.convolution(x, weight, None, geometry_of(operation))
 
-    def weight_gradients(self, operation: Operation, operands: Operands) -> Tensor:
-        """[parts, ...]: the weight's gradients of equal parts of the batch (of rows, or images).
+    def weight_gradients(self, operation: Operation, weight: Tensor, parts: Parts) -> Tensor:
+        """[parts, ...]: the weight's gradients of equal parts of the batch.
 
         A stack of matrices is one part: whose rows are whose only the model knows.
         """
         if operation.operator == "convolution":
-            return self._of_convolution(operation, operands)
-        if operation.operator == "matmul" and operands.weight.dim() > 2:
-            return self._backward.matmul(operands.g.mT, operands.x)[None]
-        return self._backward.matmul(operands.left, operands.right)
+            return self._of_convolution(operation, weight, parts)
+        if _is_stack(operation, weight):
+            return self._backward.matmul(parts.left.mT, parts.right)[None]
+        return self._backward.matmul(parts.left, parts.right)
 
-    def _of_convolution(self, operation: Operation, operands: Operands) -> Tensor:
-        gradients: list[Tensor] = []
-        w = operands.weight.detach().requires_grad_()
-        rows = operands.g.shape[0] // _parts(operands.g.shape[0])
-        for g, x in zip(operands.left.split(rows), operands.right.split(rows), strict=True):
-            with torch.enable_grad():
-                y = self._forward.convolution(x, w, None, geometry_of(operation))
-            gradients += torch.autograd.grad(y, w, g)
-        return torch.stack(gradients)
+    def _of_convolution(self, operation: Operation, weight: Tensor, parts: Parts) -> Tensor:
+        """In one product: parts lie side by side as groups of channels, each with a copy of the weight of its own."""
+        count, geometry = parts.count, geometry_of(operation)
+        x, g = (t.unflatten(0, (count, -1)).transpose(0, 1).flatten(1, 2) for t in (parts.right, parts.left))
+        w = weight.detach().expand(count, *weight.shape).flatten(0, 1).requires_grad_()
+        with torch.enable_grad():
+            y = self._forward.convolution(x, w, None, geometry._replace(groups=geometry.groups * count))
+        return torch.autograd.grad(y, w, g)[0].unflatten(0, (count, -1))
+
+
+def _is_stack(operation: Operation, weight: Tensor) -> bool:
+    """Whether there is a weight for each matrix of the input."""
+    return operation.operator == "matmul" and weight.dim() > 2
 
 
 def _parts(rows: int) -> int:
