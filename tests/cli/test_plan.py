@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -62,10 +63,15 @@ def test_writes_a_recipe_with_evidence_that_explain_tells(tmp_path: Path, capsys
     assert "second: keep; the only one that it may have (mxfp8: layer target ('second': keep alone)" in shown
     assert "(not validated)" in shown
     assert "2 pairs" in shown
+    assert re.search(r"planning cost \d+\.\d steps of this model \(.* s of tracing and search; proof .* s", shown)
     plan = Plan.load(tmp_path / "small.toml")
     assert load_recipe(tmp_path / "small.toml") == plan.recipe
     assert (plan.recipe.name, plan.recipe.compute_dtype) == ("small", "bf16")
     assert plan.evidence.measured is not None
+    assert plan.evidence.spent is not None
+    assert plan.evidence.spent.steps == pytest.approx(plan.evidence.measuring_steps)
+    assert plan.evidence.spent.proof_seconds > 0
+    assert plan.evidence.batches == 1
     assert main(["explain", str(tmp_path / "small.toml"), "first"]) == 0
     told = capsys.readouterr().out
     assert told.startswith(f"first: {plan.evidence.group_of('first').candidate}, ")

@@ -45,7 +45,7 @@ class Options:
     """Training steps before measuring: a plan for weights that have learnt nothing says little."""
     checkpoint: Annotated[Path | None, Parameter(name="--from")] = None
     """Measure at the weights of this checkpoint instead."""
-    batches: int = 2
+    batches: int = 1
     """Batches that are measured."""
     pareto: Annotated[bool, Parameter(negative=())] = False
     """Show what can be had for every budget of the loss, too."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from mixprec.planner import KEEP, Choice, Inventory, estimate_time, measure_scores, pareto, search, seconds_of
-from mixprec.planner.plan import Asked, Plan, plan_of_choice
+from mixprec.planner.plan import Asked, Plan, Spent, plan_of_choice
+from mixprec.specs import ACTIVATION_PRODUCTS
 
 from .._machine import machine_facts, package_versions
+from ._all_kept import why_all_kept
 from ._limits import Rest, limits_of
 from ._measure import Basis, Scorer, Timing, measure
 from ._request import PlanRequest
@@ -49,7 +52,9 @@ def plan_workload(request: PlanRequest) -> Planned:
 
     return make_plan(
         request,
-        lambda model, loss, batches, candidates: measure_scores(model, loss, batches, candidates, seed=request.seed),
+        lambda model, loss, batches, candidates: measure_scores(
+            model, loss, batches, candidates, also=(), seed=request.seed
+        ),
         timing,
         lambda inventory: estimate_time(inventory, kept, hardware).seconds,
     )
@@ -74,14 +79,23 @@ def make_plan(
         ValueError: targets that cannot be kept, told with what is possible.
     """
     start = _start(request)
+    began = time.perf_counter()
     basis = measure(request, start, scorer, timing)
     kept = sum(option.seconds for option in basis.options if option.candidate == KEEP)
     rest = Rest(seconds=max(step_seconds(basis.inventory) - kept, 0.0), steps=start.workload.steps)
     limits = limits_of(request, basis, rest)
     choice = search(basis.options, minimise=request.minimise, limits=limits)
-    return Planned(
-        plan=plan_for(request, start, basis, choice, limits), start=start, basis=basis, limits=limits, rest=rest
+    note = (
+        why_all_kept(choice, basis, request.candidates, timing, request.hardware.name) if _saves_time(request) else ""
     )
+    spent = Spent(
+        step_seconds=basis.scores.step_seconds,
+        scores_seconds=basis.scores.seconds,
+        other_seconds=max(time.perf_counter() - began - basis.scores.seconds, 0.0),
+    )
+    plan = plan_for(request, start, basis, choice, limits)
+    evidence = replace(plan.evidence, spent=spent, notes=(*plan.evidence.notes, *([note] if note else [])))
+    return Planned(plan=replace(plan, evidence=evidence), start=start, basis=basis, limits=limits, rest=rest)
 
 
 def front_of(planned: Planned, request: PlanRequest) -> tuple[Choice, ...]:
@@ -109,9 +123,26 @@ def plan_for(request: PlanRequest, start: Start, basis: Basis, choice: Choice, l
         targets=dict(request.said_targets),
         machine=machine_facts(request.device),
         versions=package_versions(),
-        notes=(*basis.inventory.notes, *basis.scores.notes),
+        notes=(*basis.inventory.notes, *basis.scores.notes, *_left_out(basis)),
     )
     return replace(plan, evidence=evidence)
+
+
+def _saves_time(request: PlanRequest) -> bool:
+    return request.minimise in ("seconds", "cost")
+
+
+def _left_out(basis: Basis) -> list[str]:
+    """Products of activations that nothing was measured of."""
+    scored = {site for group in basis.scores.groups for site in group.sites}
+    products = basis.inventory.products
+    sites = {p.site for p in products if p.kind in ACTIVATION_PRODUCTS and p.site not in scored}
+    if not sites:
+        return []
+    return [
+        f"{len(sites)} products of activations with one another stay in the compute dtype and were not measured: fused "
+        "attention runs them in one dtype"
+    ]
 
 
 def _start(request: PlanRequest) -> Start:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
@@ -83,6 +84,7 @@ def prove(
         WorkloadError: a function of the workload that fails, or a baseline that diverges.
     """
     settings = settings or ProofSettings()
+    began = time.perf_counter()
     with own_random_state(settings.device), calling("the proof", start.file):
         kept = recipe_of(base, layers, (), Candidate(name=KEEP))
         reference = loss_under(start.workload, kept, settings.seed)
@@ -106,7 +108,9 @@ def prove(
         memory_ratio=outcome.memory_ratio,
         verdicts=verdicts(targets, plan.evidence, outcome),
     )
-    return replace(plan, evidence=replace(plan.evidence, measured=measured))
+    spent = plan.evidence.spent
+    spent = None if spent is None else replace(spent, proof_seconds=time.perf_counter() - began)
+    return replace(plan, evidence=replace(plan.evidence, measured=measured, spent=spent))
 
 
 def doubtful(plan: Plan, most: int) -> tuple[GroupEvidence, ...]:

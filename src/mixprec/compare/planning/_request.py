@@ -49,7 +49,7 @@ class PlanRequest:
     emulated: bool = False
     steps: int = 100
     checkpoint: Path | None = None
-    batches: int = 2
+    batches: int = 1
     seed: int = 0
     device: str = "cpu"
     name: str = "planned"

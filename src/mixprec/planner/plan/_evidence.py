@@ -119,6 +119,36 @@ class Measured:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Spent:
+    """What a plan took to make, on the machine that made it.
+
+    Attributes:
+        step_seconds: of a plain forward and backward pass over a batch.
+        scores_seconds: of measuring candidates on the model.
+        other_seconds: of tracing steps for times and bytes, and of the search: they compute nothing of the model, and
+            take as long for wide layers as for narrow ones.
+        proof_seconds: of the proof; ``None`` before it.
+    """
+
+    __pydantic_config__: ClassVar[Mapping[str, object]] = _STRICT
+
+    step_seconds: float
+    scores_seconds: float
+    other_seconds: float = 0.0
+    proof_seconds: float | None = None
+
+    @property
+    def steps(self) -> float:
+        """What measuring took, in steps of the model.
+
+        Example:
+            >>> Spent(step_seconds=0.03, scores_seconds=0.21, other_seconds=5.0).steps
+            7.0
+        """
+        return self.scores_seconds / self.step_seconds
+
+
+@dataclass(frozen=True, kw_only=True)
 class Evidence:
     """All that a plan rests on.
 
@@ -137,7 +167,8 @@ class Evidence:
         groups: what each was given.
         predicted: of the whole.
         measured: by the proof; ``None`` before it.
-        measuring_steps: what inventory and scores took, in training steps' time.
+        measuring_steps: what scores took, in the time of plain forward and backward passes.
+        spent: what all of it took; ``None`` where that was not timed.
         machine: that measured.
         versions: of packages.
         notes: what was left out, and why.
@@ -160,6 +191,7 @@ class Evidence:
     predicted: Predicted
     measured: Measured | None = None
     measuring_steps: float | None = None
+    spent: Spent | None = None
     machine: Mapping[str, str | int | float] = field(default_factory=dict[str, "str | int | float"])
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
     notes: tuple[str, ...] = ()

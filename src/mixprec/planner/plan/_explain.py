@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .._choice import Option
-from ._evidence import Evidence, GroupEvidence, Measured, Predicted
+from ._evidence import Evidence, GroupEvidence, Measured, Predicted, Spent
 from ._plan import Plan
 
 
@@ -36,6 +36,7 @@ def _head(plan: Plan) -> list[str]:
         f"loss {evidence.loss:.4g}",
         f"predicted: {_predicted(evidence.predicted)}",
         f"measured:  {_measured(evidence.measured)}",
+        *([] if evidence.spent is None else [_spent(evidence.spent)]),
     ]
 
 
@@ -65,6 +66,14 @@ def _measured(measured: Measured | None) -> str:
         parts.append(f"memory {measured.memory_ratio:.2f}x")
     parts += [f"{name}: {verdict}" for name, verdict in measured.verdicts.items()]
     return "; ".join(parts) or "nothing"
+
+
+def _spent(spent: Spent) -> str:
+    proof = "" if spent.proof_seconds is None else f"; proof {spent.proof_seconds:.3g} s"
+    return (
+        f"planning cost {spent.steps:.1f} steps of this model ({spent.scores_seconds:.3g} s; a forward and backward "
+        f"pass takes {spent.step_seconds:.3g} s), and {spent.other_seconds:.3g} s of tracing and search{proof}"
+    )
 
 
 def _ratio(part: float, whole: float) -> str:
