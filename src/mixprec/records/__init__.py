@@ -12,11 +12,13 @@ from ._analysis import (
 from ._durable_file import FileFacts, make_folders, read_facts, replace_file, sync_folder, write_file
 from ._follow import Followed, RecordFollower
 from ._headline import headline
+from ._judge import judge, worst_first
 from ._lines import LeftOut, Salvaged, read_records, record_line, salvage_records, write_records
 from ._lock import RunLock, Writer, last_writer
 from ._memory_tables import MEMORY_KINDS, grouped, memory_table, per_parameter, sites_table
 from ._pair_plan import PairPlan, looks, spent
 from ._paired import Gap, Metric
+from ._power_told import pairs_told, power_told
 from ._recipe_records import RecipeRecords, group_by_recipe
 from ._recorder_dump import (
     DUMP_FILE,
@@ -33,9 +35,12 @@ from ._recorder_dump import (
     find_dumps,
     read_dump,
 )
+from ._smoothed_loss import SMOOTHED_LOSS, TimeToQuality
+from ._statistics_tables import gaps_table, times_table, verdicts_table
 from ._summarize import summarize
 from ._summary import RecipeSummary, RunStatus, SeedRun, Summary
 from ._tables import EMULATED_NOTE, Table, metrics_table, seeds_table, summary_table
+from ._timing import Timing
 from ._types import (
     RECORD_TYPES,
     RESUMED,
@@ -73,6 +78,7 @@ __all__ = [
     "RECORD_TYPES",
     "RESUMED",
     "SCHEMA_VERSION",
+    "SMOOTHED_LOSS",
     "AnalysisRecord",
     "AnalysisRow",
     "AnalysisTotal",
@@ -117,6 +123,8 @@ __all__ = [
     "TargetRow",
     "TargetUnit",
     "TensorRow",
+    "TimeToQuality",
+    "Timing",
     "UpdateRecord",
     "Verdict",
     "Writer",
@@ -126,17 +134,21 @@ __all__ = [
     "dump_number",
     "exit_status",
     "find_dumps",
+    "gaps_table",
     "group_by_recipe",
     "grouped",
     "headline",
+    "judge",
     "last_writer",
     "looks",
     "make_folders",
     "memory_table",
     "metrics_table",
     "outcome_of",
+    "pairs_told",
     "per_parameter",
     "percent",
+    "power_told",
     "read_dump",
     "read_facts",
     "read_records",
@@ -150,6 +162,9 @@ __all__ = [
     "summarize",
     "summary_table",
     "sync_folder",
+    "times_table",
+    "verdicts_table",
+    "worst_first",
     "write_file",
     "write_records",
 ]
