@@ -183,8 +183,8 @@ def _time_notes(summary: Summary) -> list[str]:
     timing = None if baseline is None else baseline.timing
     if timing is not None and timing.split_half is not None and timing.interquartile is not None:
         notes.append(
-            f"this machine: {summary.baseline}'s step time differs by {_percent(timing.split_half)} between halves of a "
-            f"run, and its quartiles by {_percent(timing.interquartile)}; a ratio so near to 1 tells nothing"
+            f"this machine: {summary.baseline}'s step time differs by {_percent(timing.split_half)} between halves of "
+            f"a run, and its quartiles by {_percent(timing.interquartile)}; a ratio so near to 1 tells nothing"
         )
     if any(row.emulated for row in summary.rows):
         notes.append(f"{EMULATED}: no time of that recipe is a promise of speed")
