@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from mixprec.compare import Comparison, compare
-from mixprec.records import read_records, summarize
+from mixprec.records import exit_status, judge, read_records, summarize
 from mixprec.report import write_report
 
 from ._progress import Progress
@@ -26,7 +26,7 @@ def run_and_show(comparison: Comparison, folder: Path, *, resume: bool, again: s
         again: the command that goes on, up to the folder's name.
 
     Returns:
-        The exit status: 0, 1 where a run failed, 130 after Ctrl-C.
+        The exit status: 0, 1 where a run failed or a target was missed, 3 where one is not resolved, 130 after Ctrl-C.
     """
     interrupted = False
     with Progress() as progress:
@@ -56,4 +56,6 @@ def _show(folder: Path) -> int:
     summary = summarize(records)
     print_summary(summary)
     print(f"report: {write_report(folder)}")
-    return FAILED if any(row.status == "failed" for row in summary.rows) else 0
+    if any(row.status == "failed" for row in summary.rows):
+        return FAILED
+    return exit_status(verdict.outcome for verdict in judge(summary))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from mixprec.records import Record, RunEndRecord, StepRecord
+from mixprec.records import ComparisonRecord, Record, RunEndRecord, StepRecord
 
 from ._comparison import Comparison, check
 from ._folder import RunFolder, refuse_busy, refuse_occupied
 from ._interrupt import Interrupt
 from ._runner import run
+from ._sequential import run_until_resolved
 
 
 def compare(
@@ -21,6 +23,8 @@ def compare(
     on_record: Callable[[Record], None] | None = None,
 ) -> Path:
     """Train a workload under several recipes and seeds, and record what each costs and loses.
+
+    With a plan of pairs, seeds are added until each recipe's gaps are resolved.
 
     Everything is tried once before anything is written. A run whose loss is not finite ends as ``diverged``, one
     that raises as ``failed``; the others go on. Records are written as they are measured, so an interruption
@@ -53,7 +57,7 @@ def compare(
         told(header)
         running: set[tuple[str, int]] = set()
         try:
-            for record in run(comparison, finished=folder.finished):
+            for record in _trained(comparison, header, folder):
                 folder.add(record)
                 _follow(running, record)
                 told(record)
@@ -63,6 +67,18 @@ def compare(
                 folder.add(RunEndRecord(recipe=recipe, seed=seed, status="interrupted", reason="stopped by the user"))
             raise
     return folder.path
+
+
+def _trained(comparison: Comparison, header: ComparisonRecord, folder: RunFolder) -> Iterator[Record]:
+    """What is measured; with a plan of pairs, look by look."""
+    if comparison.plan is None:
+        return run(comparison, finished=folder.finished)
+
+    def train(names: Sequence[str], seeds: Sequence[int]) -> Iterator[Record]:
+        recipes = tuple(recipe for recipe in comparison.recipes if recipe.name in names)
+        return run(replace(comparison, recipes=recipes, seeds=tuple(seeds), plan=None), finished=folder.finished)
+
+    return run_until_resolved(train, folder.header or header, comparison.names, comparison.seeds, folder.kept)
 
 
 def _follow(running: set[tuple[str, int]], record: Record) -> None:

@@ -28,6 +28,8 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path, self.finished = path, frozenset[tuple[str, int]]()
+        self.kept = tuple[Record, ...]()
+        self.header: ComparisonRecord | None = None
         path.mkdir(parents=True, exist_ok=True)
         self._lock = RunLock(path)  # held as long as the folder is written
 
@@ -49,6 +51,7 @@ class RunFolder:
             folder = cls(path)
             folder._write_recipes(recipes)
             folder.add(header)
+            folder.header = header
         except OSError:
             if is_new:
                 shutil.rmtree(path, ignore_errors=True)
@@ -77,7 +80,7 @@ class RunFolder:
             recipes=_union(earlier.recipes, header.recipes),
             seeds=_union(earlier.seeds, header.seeds),
         )
-        folder.finished = frozenset(ended)
+        folder.finished, folder.kept, folder.header = frozenset(ended), tuple(kept), merged
         folder._write_recipes(recipes)
         # Written beside and moved: an interruption here leaves the old records whole.
         rewritten = path / f"{RECORDS}.new"
@@ -157,9 +160,10 @@ def recorded(path: Path) -> ComparisonRecord:
     """
     if not (path / RECORDS).is_file():
         raise ValueError(f"{path} holds no {RECORDS}: expected the folder of an earlier `mixprec compare`")
-    for record in read_records(path / RECORDS):
-        if isinstance(record, ComparisonRecord):
-            return record
+    # A plan of pairs tells anew of the comparison where it adds seeds.
+    told = [record for record in read_records(path / RECORDS) if isinstance(record, ComparisonRecord)]
+    if told:
+        return told[-1]
     raise ValueError(f"{path / RECORDS} does not begin with a comparison: it cannot be resumed")
 
 
@@ -175,6 +179,7 @@ def _check_same(path: Path, earlier: ComparisonRecord, now: ComparisonRecord) ->
         ("steps", earlier.steps, now.steps),
         ("baseline", earlier.baseline, now.baseline),
         ("data", dict(earlier.data), dict(now.data)),
+        ("max_pairs", earlier.max_pairs, now.max_pairs),
     ):
         if before != after:
             raise ValueError(f"{path} was run with {what} {before}, now it is {after}: use another --out instead")
