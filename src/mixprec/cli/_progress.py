@@ -29,7 +29,7 @@ class Progress:
         # Beside the bar stand some sixty characters at most; a narrow terminal gets a short bar.
         width = min(24, max(6, self._console.width - 66))
         self._bars = Bars(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=width),
             TextColumn("{task.completed:.0f}/{task.total:.0f}"),
             _Note(),

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from typing import Literal
 
 from mixprec.records import Record, RunEndRecord, StepRecord
 
 from ._comparison import Comparison, check
 from ._folder import RunFolder, refuse_busy, refuse_occupied
 from ._runner import run
+from .processes import check_processes, run_in_processes, slots_of, with_slots
 
 
 def compare(
@@ -17,6 +20,7 @@ def compare(
     out: str | Path,
     *,
     resume: bool = False,
+    jobs: int | Literal["auto"] = 1,
     on_record: Callable[[Record], None] | None = None,
 ) -> Path:
     """Train a workload under several recipes and seeds, and record what each costs and loses.
@@ -30,6 +34,9 @@ def compare(
         out: the run folder, new or empty; ``mixprec.report.write_report`` renders it.
         resume: go on in a folder that holds an earlier run: what ended there is kept, the rest starts again. Recipes
             and seeds may be added; the workload, its data, steps and baseline must be the same.
+        jobs: runs at once, each in a process of its own; ``"auto"``: as many as cores, and the memory that the largest
+            is forecast to need, allow. 1: all in this process, whose times are fair. The threads of torch are shared
+            among them.
         on_record: called with each record once it is written, first with the ``ComparisonRecord``.
 
     Returns:
@@ -44,16 +51,26 @@ def compare(
         refuse_busy(Path(out))
     else:
         refuse_occupied(Path(out))
+    slots = slots_of(comparison, jobs)
     header = check(comparison)
+    if slots > 1:
+        check_processes(comparison, Path(out))
+        header = with_slots(header, slots)
     start = RunFolder.resume if resume else RunFolder.create
     folder = start(Path(out), header, comparison.recipes)
     told(header)
     running: set[tuple[str, int]] = set()
     try:
-        for record in run(comparison, finished=folder.finished):
-            folder.add(record)
-            _follow(running, record)
-            told(record)
+        finished = folder.finished
+        with closing(
+            run(comparison, finished=finished)
+            if slots == 1
+            else run_in_processes(comparison, folder.path, slots, finished=finished)
+        ) as records:
+            for record in records:
+                folder.add(record)
+                _follow(running, record)
+                told(record)
     except KeyboardInterrupt:
         for recipe, seed in sorted(running):
             folder.add(RunEndRecord(recipe=recipe, seed=seed, status="interrupted", reason="stopped by the user"))

@@ -36,6 +36,7 @@ from ._summarize import summarize
 from ._summary import RecipeSummary, RunStatus, SeedRun, Summary
 from ._tables import EMULATED_NOTE, Table, metrics_table, seeds_table, summary_table
 from ._types import (
+    BESIDE,
     RECORD_TYPES,
     RESUMED,
     SCHEMA_VERSION,
@@ -59,6 +60,7 @@ from ._wording import NOTHING, count, percent, size
 
 __all__ = [
     "ANALYSIS_SCHEMA_VERSION",
+    "BESIDE",
     "DUMPS",
     "DUMP_FILE",
     "DUMP_SCHEMA_VERSION",

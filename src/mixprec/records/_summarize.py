@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from statistics import median
@@ -10,7 +11,7 @@ from typing import Literal
 from ._paired import Gap, Metric
 from ._recipe_records import RecipeRecords, group_by_recipe
 from ._summary import RecipeSummary, RunStatus, SeedRun, Summary
-from ._types import ComparisonRecord, CoverageRecord, Forward, MemoryRecord, Record
+from ._types import BESIDE, ComparisonRecord, CoverageRecord, Forward, MemoryRecord, Record
 
 #: The first steps measure memory and warm caches; no time counts them.
 UNTIMED_STEPS = 3
@@ -62,6 +63,7 @@ def _row(name: str, own: RecipeRecords, baseline: RecipeRecords, header: Compari
         metrics=_metrics(own, baseline, "recipe", step),
         fp32_metrics=_metrics(own, baseline, "fp32", step),
         step_seconds=seconds,
+        beside=len(_beside(own)),
         time_ratio=time_ratio,
         saved_activation_bytes=saved,
         saved_ratio=_ratio(saved, _largest(baseline, "saved_activation_bytes")),
@@ -82,7 +84,8 @@ def _seed_run(seed: int, own: RecipeRecords) -> SeedRun:
     steps = own.steps.get(seed, {})
     status: RunStatus = end.status if end else "unfinished"
     skipped = sum(not record.applied for record in steps.values())
-    return SeedRun(seed=seed, status=status, reason=end.reason if end else "", steps=len(steps), skipped=skipped)
+    reason = end.reason if end else ""
+    return SeedRun(seed=seed, status=status, reason=reason, steps=max(steps, default=-1) + 1, skipped=skipped)
 
 
 def _has_result(own: RecipeRecords, seed: int) -> bool:
@@ -138,12 +141,19 @@ def _times(own: RecipeRecords, baseline: RecipeRecords) -> tuple[float | None, f
 
 
 def _seconds(own: RecipeRecords) -> dict[int, float]:
-    """Median seconds of a step, by seed."""
+    """Median seconds of a step, by seed; of runs that others ran beside, none."""
+    beside = _beside(own)
     timed = {
-        seed: [record.seconds for step, record in steps.items() if step >= UNTIMED_STEPS]
+        seed: [r.seconds for step, r in steps.items() if step >= UNTIMED_STEPS and not math.isnan(r.seconds)]
         for seed, steps in own.steps.items()
+        if seed not in beside
     }
     return {seed: median(seconds) for seed, seconds in timed.items() if seconds}
+
+
+def _beside(own: RecipeRecords) -> set[int]:
+    """Seeds whose runs others ran beside."""
+    return {event.seed for event in own.events if event.name == BESIDE}
 
 
 def _largest(own: RecipeRecords, what: Literal["saved_activation_bytes", "peak_bytes", "rss_bytes"]) -> int | None:

@@ -40,6 +40,7 @@ class RecipeSummary:
         fp32_metrics: the same with the trained weights in plain fp32.
         step_seconds: median over seeds of the median step time, the first three steps left out [s].
         time_ratio: that over the baseline's, of the seeds that both have.
+        beside: seeds whose runs others ran beside, so that their times are in neither.
         saved_activation_bytes: kept by autograd for the backward pass; the largest of the seeds.
         saved_ratio: over the baseline's.
         peak_bytes: most live tensor storage in a step.
@@ -60,6 +61,7 @@ class RecipeSummary:
     fp32_metrics: Mapping[str, Metric] = field(default_factory=dict[str, Metric])
     step_seconds: float | None = None
     time_ratio: float | None = None
+    beside: int = 0
     saved_activation_bytes: int | None = None
     saved_ratio: float | None = None
     peak_bytes: int | None = None
