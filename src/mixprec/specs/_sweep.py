@@ -25,6 +25,10 @@ _TABLES: Mapping[str, type[Any]] = MappingProxyType({"loss_scale": LossScale, "m
 _CAST_FIELDS = tuple(item.name for item in fields(Cast))
 
 
+class NoCastError(ValueError):
+    """A sweep over an operand's cast, of a recipe that has none there."""
+
+
 def sweep_recipe(recipe: Recipe, values: Mapping[str, Sequence[str]]) -> tuple[Recipe, ...]:
     """Make a variant of a recipe for each combination of values, named for what it sets.
 
@@ -39,8 +43,8 @@ def sweep_recipe(recipe: Recipe, values: Mapping[str, Sequence[str]]) -> tuple[R
             alone is enough: ``nearest`` is ``nearest-even``.
 
     Raises:
-        ValueError: a path that leads nowhere (the message lists what may follow), a value that does not fit there, or
-            a recipe without the operand's cast.
+        NoCastError: a recipe without the operand's cast.
+        ValueError: a path that leads nowhere (the message lists what may follow), or a value that does not fit there.
 
     Example:
         >>> from mixprec.specs import recipe
@@ -66,7 +70,8 @@ def _variant(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
         text = tomlkit.dumps(table | {"name": f"{recipe.name}[{told}]"})  # pyright: ignore[reportUnknownMemberType]
         return Recipe.from_toml(text)
     except ValueError as error:
-        raise ValueError(f"recipe '{recipe.name}' with {told}: {error}") from error
+        kind = NoCastError if isinstance(error, NoCastError) else ValueError
+        raise kind(f"recipe '{recipe.name}' with {told}: {error}") from error
 
 
 def _set(table: dict[str, Any], name: str, parts: Sequence[str], text: str) -> None:
@@ -132,7 +137,7 @@ def _set_operand(table: dict[str, Any], name: str, where: str, operand: str, fie
         rule["precision"] = {**_accumulator(rule), **casts}
         count += 1
     if not count:
-        raise ValueError(
+        raise NoCastError(
             f"it has no cast at {where}, which `mixprec recipes {name}` shows: sweep a recipe that has, or add a rule"
         )
 

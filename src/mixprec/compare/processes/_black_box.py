@@ -81,6 +81,13 @@ class BlackBox:
         """The metrics, one of them the loss."""
         return with_loss([parse_metric(text) for text in self.metrics])
 
+    @property
+    def program(self) -> str:
+        """The script's name, else the program's."""
+        words = self._split()
+        scripts = [word for word in words if word.endswith((".py", ".sh"))]
+        return Path((scripts or words)[0]).name
+
     def words(self, recipe: str, seed: int, place: Path) -> list[str]:
         """The command of a run."""
         values = self._values(recipe, seed, place)

@@ -77,7 +77,7 @@ def _jobs(box: BlackBox, folder: RunFolder, environment: dict[str, str]) -> Iter
 
 def _header(box: BlackBox, slots: int) -> ComparisonRecord:
     return ComparisonRecord(
-        workload=box.command,
+        workload=box.program,
         recipes=box.names,
         baseline=box.baseline,
         seeds=box.seeds,

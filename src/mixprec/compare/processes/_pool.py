@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Protocol
 
 from mixprec.records import BESIDE, EventRecord, Record, RunEndRecord
@@ -68,7 +68,7 @@ class _Running:
         )
 
 
-def run_jobs(jobs: Iterable[Job], slots: int) -> Iterator[Record]:
+def run_jobs(jobs: Iterable[Job], slots: int) -> Generator[Record]:
     """Run jobs, so many at once, and yield what each measures.
 
     The next job is asked for only when there is room for it, so that a plan may decide on it by what came before.

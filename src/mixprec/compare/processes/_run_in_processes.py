@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def with_slots(header: ComparisonRecord, slots: int) -> ComparisonRecord:
 
 def run_in_processes(
     comparison: Comparison, folder: Path, slots: int, *, finished: Iterable[tuple[str, int]] = ()
-) -> Iterator[Record]:
+) -> Generator[Record]:
     """Train, and yield what is measured as it is measured, from so many processes at once.
 
     Numbers are those of one process with as many threads. A process that is killed ends its run as ``failed``.

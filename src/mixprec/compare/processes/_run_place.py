@@ -99,3 +99,14 @@ def sign_place(place: Path, pid: int) -> None:
         OSError: the folder cannot be written.
     """
     (place / _LOCK).write_text(f"{pid}\n", encoding="utf-8")
+
+
+def remove_empty(place: Path) -> None:
+    """Remove the folder of a run that has ended and left nothing in it.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    if [item.name for item in place.iterdir()] == [_LOCK]:
+        (place / _LOCK).unlink()
+        place.rmdir()

@@ -16,7 +16,7 @@ from .._folder import RECORDS
 from ..workloads import BUILT_IN
 from ._child import STDERR, STDOUT, Child
 from ._failure import killed_or_failed
-from ._run_place import make_place, run_place
+from ._run_place import make_place, remove_empty, run_place
 
 ORDER = "run.json"
 
@@ -111,3 +111,4 @@ class WorkloadJob:
             file = self._place / name
             if file.exists() and not file.stat().st_size:
                 file.unlink()
+        remove_empty(self._place)
