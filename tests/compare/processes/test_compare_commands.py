@@ -17,7 +17,7 @@ import pytest
 
 from mixprec.compare import compare_commands
 from mixprec.compare.processes import _compare_commands
-from mixprec.compare.processes._run_place import run_place
+from mixprec.compare.processes._run_place import refuse_running, run_place
 from mixprec.records import (
     BESIDE,
     ComparisonRecord,
@@ -190,9 +190,17 @@ def test_a_process_of_a_killed_comparison_is_told(tmp_path: Path):
     finally:
         os.kill(pid, signal.SIGKILL)
     assert [run.status for row in summarize(read(out)).rows for run in row.runs] == ["done", "unfinished"]
-    wait_for(lambda: not Path(f"/proc/{pid}").exists())
+    wait_for(lambda: _is_free(out))
     compare_commands(replace(box, names=("base", "slow", "x")), out, resume=True, on_record=_stop_at_slow(slow, pid))
     assert ends(out)["base", 0].status == "done"
+
+
+def _is_free(out: Path) -> bool:
+    try:
+        refuse_running(out, [("slow", 0)])
+    except ValueError:
+        return False
+    return True
 
 
 def _stop_at_slow(slow: Path, pid: int) -> Callable[[Record], None]:
