@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from mixprec.records import ComparisonRecord, Record, RunEndRecord, StepRecord
 
@@ -12,6 +14,7 @@ from ._comparison import Comparison, check
 from ._folder import RunFolder, refuse_busy, refuse_occupied
 from ._runner import run
 from ._sequential import run_until_resolved
+from .processes import check_processes, run_in_processes, slots_of, with_slots
 
 
 def compare(
@@ -19,6 +22,7 @@ def compare(
     out: str | Path,
     *,
     resume: bool = False,
+    jobs: int | Literal["auto"] = 1,
     on_record: Callable[[Record], None] | None = None,
 ) -> Path:
     """Train a workload under several recipes and seeds, and record what each costs and loses.
@@ -34,6 +38,9 @@ def compare(
         out: the run folder, new or empty; ``mixprec.report.write_report`` renders it.
         resume: go on in a folder that holds an earlier run: what ended there is kept, the rest starts again. Recipes
             and seeds may be added; the workload, its data, steps and baseline must be the same.
+        jobs: runs at once, each in a process of its own; ``"auto"``: as many as cores, and the memory that the largest
+            is forecast to need, allow. 1: all in this process, whose times are fair. The threads of torch are shared
+            among them.
         on_record: called with each record once it is written, first with the ``ComparisonRecord``.
 
     Returns:
@@ -48,16 +55,21 @@ def compare(
         refuse_busy(Path(out))
     else:
         refuse_occupied(Path(out))
+    slots = slots_of(comparison, jobs)
     header = check(comparison)
+    if slots > 1:
+        check_processes(comparison, Path(out))
+        header = with_slots(header, slots)
     start = RunFolder.resume if resume else RunFolder.create
     folder = start(Path(out), header, comparison.recipes)
     told(header)
     running: set[tuple[str, int]] = set()
     try:
-        for record in _trained(comparison, header, folder):
-            folder.add(record)
-            _follow(running, record)
-            told(record)
+        with closing(_trained(comparison, header, folder, slots)) as records:
+            for record in records:
+                folder.add(record)
+                _follow(running, record)
+                told(record)
     except KeyboardInterrupt:
         for recipe, seed in sorted(running):
             folder.add(RunEndRecord(recipe=recipe, seed=seed, status="interrupted", reason="stopped by the user"))
@@ -65,15 +77,18 @@ def compare(
     return folder.path
 
 
-def _trained(comparison: Comparison, header: ComparisonRecord, folder: RunFolder) -> Iterator[Record]:
+def _trained(comparison: Comparison, header: ComparisonRecord, folder: RunFolder, slots: int) -> Generator[Record]:
     """What is measured; with a plan of pairs, look by look."""
-    if comparison.plan is None:
-        return run(comparison, finished=folder.finished)
 
-    def train(names: Sequence[str], seeds: Sequence[int]) -> Iterator[Record]:
+    def train(names: Sequence[str], seeds: Sequence[int]) -> Generator[Record]:
         recipes = tuple(recipe for recipe in comparison.recipes if recipe.name in names)
-        return run(replace(comparison, recipes=recipes, seeds=tuple(seeds), plan=None), finished=folder.finished)
+        part = replace(comparison, recipes=recipes, seeds=tuple(seeds), plan=None)
+        if slots == 1:
+            return run(part, finished=folder.finished)
+        return run_in_processes(part, folder.path, slots, finished=folder.finished)
 
+    if comparison.plan is None:
+        return train(comparison.names, comparison.seeds)
     return run_until_resolved(train, folder.header or header, comparison.names, comparison.seeds, folder.kept)
 
 
