@@ -5,16 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ._expand_recipes import expand_recipes
+
 if TYPE_CHECKING:
     from mixprec.specs import Recipe
 
 
-def asked_recipes(names: str | None, resume: Path | None) -> tuple[Recipe, ...]:
+def asked_recipes(
+    names: str | None, resume: Path | None, *, sweeps: tuple[str, ...] = (), baseline: str = ""
+) -> tuple[Recipe, ...]:
     """Read comma-separated names and paths; those of the run that is resumed come first.
 
     Args:
         names: what ``--recipes`` got.
         resume: the folder of the run that is resumed.
+        sweeps: what ``--sweep`` got: the recipes that ``names`` gives are expanded by it.
+        baseline: what ``--baseline`` got; the baseline is left as it is.
 
     Raises:
         ValueError: an empty name; two recipes of one name, or one that is not what the folder was run with.
@@ -23,6 +29,12 @@ def asked_recipes(names: str | None, resume: Path | None) -> tuple[Recipe, ...]:
     from mixprec.compare import recorded_recipes
 
     asked = _by_name(names) if names is not None else {}
+    if sweeps:
+        given = [recipe for _, recipe in asked.values()]
+        swept = expand_recipes(
+            given, sweeps, baseline or ("" if resume is not None else given[0].name if given else "")
+        )
+        asked = {recipe.name: (f"--sweep, {recipe.name}", recipe) for recipe in swept}
     if resume is None:
         return tuple(asked[name][1] for name in asked)
     before = recorded_recipes(resume)

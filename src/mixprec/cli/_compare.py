@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from ._asked_recipes import asked_recipes
+from ._processes import Processes, asked_jobs, black_box
 
 if TYPE_CHECKING:
-    from mixprec.compare import Comparison
+    from mixprec.compare import BlackBox, Comparison
     from mixprec.records import ComparisonRecord, PairPlan, TargetRow
 
 DEFAULT_RECIPES = "fp32,bf16,mxfp8,nvfp4"
 DEFAULT_SEEDS = 3
+_PROCESSES = Processes()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +55,13 @@ class Options:
     """Train a seed's recipes one after another, not in turn: less memory, less fair times."""
 
 
-def command(workload: str, /, *, options: Annotated[Options, Parameter(name="*")] = Options()) -> int:
+def command(
+    workload: str | None = None,
+    /,
+    *,
+    options: Annotated[Options, Parameter(name="*")] = Options(),
+    processes: Annotated[Processes, Parameter(name="*")] = _PROCESSES,
+) -> int:
     """Train a workload under several recipes, side by side, and show what each costs and loses.
 
     Every recipe starts from the same weights and sees the same data. Ends with a table and an HTML report; Ctrl-C
@@ -67,11 +75,15 @@ def command(workload: str, /, *, options: Annotated[Options, Parameter(name="*")
     - `mixprec compare my.py --recipes fp32,mine.toml`
     - `mixprec compare my.py --recipes fp32,mxfp8 --tolerance 0.01 --max-pairs 12`
     - `mixprec compare my.py --recipes fp32,mxfp8 --targets targets.toml --seeds 5`
+    - `mixprec compare gpt --recipes fp32,nvfp4 --sweep wgrad.grad_output.rounding=nearest,stochastic --jobs auto`
+    - `mixprec compare --command "python train.py --seed {seed} --recipe {recipe} --out {run}" --metric
+      "{run}/log.jsonl:val_loss" --recipes base,mine`
 
     Args:
         workload: `gpt` (a small GPT on text), `resnet` (a small ResNet on digits), or a Python file with
-            `def workload(seed, device)`, as `mixprec init FILE` writes one.
+            `def workload(seed, device)`, as `mixprec init FILE` writes one. Left out with `--command`.
         options: the rest.
+        processes: commands, sweeps, and how many runs go at once.
     """
     # The profiler that measures memory writes to stderr at each use unless told not to, before torch loads.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
@@ -82,14 +94,32 @@ def command(workload: str, /, *, options: Annotated[Options, Parameter(name="*")
         if options.threads < 1:
             raise ValueError(f"--threads must be at least 1, got {options.threads}")
         torch.set_num_threads(options.threads)
-    comparison = _comparison(workload, options)
     from ._run import run_and_show
 
-    resume = options.resume is not None
-    return run_and_show(comparison, _folder(workload, options), resume=resume, again=_again(workload, options))
+    resume, jobs = options.resume is not None, asked_jobs(processes.jobs)
+    box = black_box(workload, options, processes)
+    if box is not None:
+        box = _judged(box, options)
+        again = shlex.join(["mixprec", "compare", "--jobs", processes.jobs, "--resume"])
+        return run_and_show(box, _folder(box.program, options), resume=resume, again=again, jobs=jobs)
+    if workload is None:
+        raise ValueError("expected a workload (`gpt`, `resnet` or a Python file), or --command and --metric")
+    comparison = _comparison(workload, options, processes.sweep)
+    again = _again(workload, options, processes.jobs)
+    return run_and_show(comparison, _folder(workload, options), resume=resume, again=again, jobs=jobs)
 
 
-def _comparison(workload: str, options: Options) -> Comparison:
+def _judged(box: BlackBox, options: Options) -> BlackBox:
+    """A command's comparison with the plan and the targets that were asked for."""
+    from mixprec.compare import recorded
+
+    earlier = None if options.resume is None else recorded(options.resume)
+    plan = _plan(options, earlier)
+    seeds = box.seeds if plan is None else tuple(range(plan.max_pairs))
+    return replace(box, seeds=seeds, plan=plan, targets=_targets(options, earlier))
+
+
+def _comparison(workload: str, options: Options, sweeps: tuple[str, ...]) -> Comparison:
     """Build what was asked for; with ``--resume``, what is not asked for is as it was."""
     from mixprec.compare import Comparison, load_workload, recorded
 
@@ -102,7 +132,8 @@ def _comparison(workload: str, options: Options) -> Comparison:
         raise ValueError(f"--seeds must be at least 1, got {options.seeds}")
     earlier = None if options.resume is None else recorded(options.resume)
     plan = _plan(options, earlier)
-    recipes = asked_recipes(options.recipes or (None if earlier else DEFAULT_RECIPES), options.resume)
+    names = options.recipes or (None if earlier else DEFAULT_RECIPES)
+    recipes = asked_recipes(names, options.resume, sweeps=sweeps, baseline=options.baseline or "")
     seeds = range(DEFAULT_SEEDS if options.seeds is None else options.seeds)
     if plan is not None:
         seeds = range(plan.max_pairs)
@@ -160,11 +191,12 @@ def _folder(workload: str, options: Options) -> Path:
     return Path("runs", f"compare-{Path(workload).stem}-{time.strftime('%Y%m%d-%H%M%S')}")
 
 
-def _again(workload: str, options: Options) -> str:
+def _again(workload: str, options: Options, jobs: str) -> str:
     """The command that would go on, without its folder: what the records do not hold is repeated."""
     words = ["mixprec", "compare", workload]
     for name, value in (("--data", options.data), ("--threads", options.threads)):
         words += [name, str(value)] if value is not None else []
     words += ["--device", options.device] if options.device != "cpu" else []
     words += ["--one-by-one"] if options.one_by_one else []
+    words += ["--jobs", jobs] if jobs != "1" else []
     return shlex.join([*words, "--resume"])

@@ -48,7 +48,7 @@ def print_table(
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]], title: str | None, folding: str | None) -> Table:
-    table = Table(title=title, title_justify="left")
+    table = Table(title=None if title is None else Text(title, style="table.title"), title_justify="left")
     for i, heading in enumerate(header):
         justify = "right" if heading.startswith(">") else "left"
         stays = i == 0 if folding is None else heading != folding

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
+from typing import Literal
 
-from mixprec.compare import Comparison, compare
+from mixprec.compare import BlackBox, Comparison, compare, compare_commands
 from mixprec.records import exit_status, judge, read_records, summarize
 from mixprec.report import write_report
 
@@ -16,7 +17,9 @@ from ._summary_table import print_summary
 FAILED, INTERRUPTED = 1, 130
 
 
-def run_and_show(comparison: Comparison, folder: Path, *, resume: bool, again: str) -> int:
+def run_and_show(
+    comparison: Comparison | BlackBox, folder: Path, *, resume: bool, again: str, jobs: int | Literal["auto"] = 1
+) -> int:
     """Run, then print the table and the path of the report; the same after Ctrl-C, with how to go on.
 
     Args:
@@ -24,6 +27,7 @@ def run_and_show(comparison: Comparison, folder: Path, *, resume: bool, again: s
         folder: the run folder.
         resume: whether the folder holds an earlier run to go on with.
         again: the command that goes on, up to the folder's name.
+        jobs: runs at once.
 
     Returns:
         The exit status: 0, 1 where a run failed or a target was missed, 3 where one is not resolved, 130 after Ctrl-C.
@@ -31,7 +35,10 @@ def run_and_show(comparison: Comparison, folder: Path, *, resume: bool, again: s
     interrupted = False
     with Progress() as progress:
         try:
-            compare(comparison, folder, resume=resume, on_record=progress.show)
+            if isinstance(comparison, BlackBox):
+                compare_commands(comparison, folder, jobs=jobs, resume=resume, on_record=progress.show)
+            else:
+                compare(comparison, folder, jobs=jobs, resume=resume, on_record=progress.show)
         except KeyboardInterrupt:
             if not progress.started:
                 raise

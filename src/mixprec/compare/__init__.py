@@ -16,10 +16,12 @@ from ._template import write_template
 from ._traced import trace_workload
 from ._user_code import WorkloadError
 from ._workload import Workload
+from .processes import BlackBox, compare_commands
 from .workloads import BUILT_IN
 
 __all__ = [
     "BUILT_IN",
+    "BlackBox",
     "Comparison",
     "Estimate",
     "MetricGoal",
@@ -30,6 +32,7 @@ __all__ = [
     "WorkloadSource",
     "check_recipe",
     "compare",
+    "compare_commands",
     "estimate",
     "load_workload",
     "machine_facts",

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 
 from mixprec.formats import unknown_name
-from mixprec.records import Better, ComparisonRecord, PairPlan, TargetRow, looks
+from mixprec.records import ComparisonRecord, PairPlan, TargetRow, looks
 from mixprec.specs import Recipe
 
 from ._folder import check_names
 from ._loading import WorkloadSource
 from ._machine import machine_facts, package_versions
-from ._metric_goal import with_goals
+from ._metric_goal import directions, with_goals
 from ._random_state import own_random_state
 from ._trial import Trial
-from ._workload import Workload
 from ._workload_checks import check_workload
 
 
@@ -104,21 +102,9 @@ def check(comparison: Comparison) -> ComparisonRecord:
         data=dict(workload.data),
         max_pairs=None if plan is None else plan.max_pairs,
         critical=() if plan is None else plan.critical,
-        better=_directions(workload, targets),
+        better=directions(targets, workload.metrics),
         targets=targets,
     )
-
-
-def _directions(workload: Workload, targets: Iterable[TargetRow]) -> dict[str, Better]:
-    """Which values of a metric are better, as targets and workload say."""
-    asked: dict[str, Better] = {}
-    for row in targets:
-        table, _, metric = row["name"].partition(".")
-        if table == "quality":
-            asked[metric] = row["better"]
-    for metric, goal in workload.metrics.items():
-        asked[metric] = goal.better
-    return asked
 
 
 def _check_device(name: str) -> None:

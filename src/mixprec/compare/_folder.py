@@ -6,7 +6,7 @@ import dataclasses
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 RECORDS = "records.jsonl"
 FINISHED = ("done", "diverged")
+#: Between the version now and those of earlier runs.
+_EARLIER = ", earlier "
 
 
 class RunFolder:
@@ -35,7 +37,10 @@ class RunFolder:
 
     def add(self, record: Record) -> None:
         """Append one record."""
-        write_records(self.path / RECORDS, [record])
+        try:
+            write_records(self.path / RECORDS, [record])
+        except OSError as error:  # a full disk names no file
+            raise OSError(error.errno, error.strerror, str(self.path / RECORDS)) from error
 
     @classmethod
     def create(cls, path: Path, header: ComparisonRecord, recipes: Iterable[Recipe]) -> RunFolder:
@@ -71,7 +76,7 @@ class RunFolder:
         folder = cls(path)
         earlier, recipes = recorded(path), tuple(recipes)
         _check_same(path, earlier, header)
-        _check_recipes(path, recorded_recipes(path), recipes)
+        _check_recipes(path, recorded_recipes(path) if recipes else (), recipes)
         records = list(read_records(path / RECORDS))
         ended = {(r.recipe, r.seed) for r in records if isinstance(r, RunEndRecord) and r.status in FINISHED}
         kept = [r for r in records if not isinstance(r, ComparisonRecord) and (r.recipe, r.seed) in ended]
@@ -79,6 +84,7 @@ class RunFolder:
             header,
             recipes=_union(earlier.recipes, header.recipes),
             seeds=_union(earlier.seeds, header.seeds),
+            versions=_versions(earlier.versions, header.versions) if kept else header.versions,
         )
         folder.finished, folder.kept, folder.header = frozenset(ended), tuple(kept), merged
         folder._write_recipes(recipes)
@@ -193,6 +199,15 @@ def _check_recipes(path: Path, earlier: Iterable[Recipe], now: Iterable[Recipe])
             f"recipe '{changed[0]}' in {path} differs from the one that is to be run now: what was trained there under "
             "this name stays; give the changed one another name"
         )
+
+
+def _versions(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+    """Versions now, and beside each those that earlier runs of the folder had."""
+    told: dict[str, str] = {}
+    for name in _union(now, before):
+        known = [now.get(name, "none"), *before.get(name, "none").split(_EARLIER)]
+        told[name] = _EARLIER.join(_union(known[:1], known[1:]))
+    return told
 
 
 def _union(first: Iterable[T], second: Iterable[T]) -> tuple[T, ...]:

@@ -76,6 +76,23 @@ def with_goals(asked: Iterable[TargetRow], goals: Mapping[str, MetricGoal]) -> t
     return tuple(rows.values())
 
 
+def directions(targets: Iterable[TargetRow], goals: Mapping[str, MetricGoal]) -> dict[str, Better]:
+    """Which values of a metric are better, as targets and workload say.
+
+    Example:
+        >>> directions((), {"f1": MetricGoal(better="higher")})
+        {'f1': 'higher'}
+    """
+    found: dict[str, Better] = {}
+    for row in targets:
+        table, _, metric = row["name"].partition(".")
+        if table == "quality":
+            found[metric] = row["better"]
+    for metric, goal in goals.items():
+        found[metric] = goal.better
+    return found
+
+
 def _quality(name: str, better: Better, absolute: float | None, relative: float | None) -> TargetRow:
     return TargetRow(
         name=f"quality.{name}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 
 from torch import nn
@@ -21,7 +21,7 @@ from ._workload import Workload
 EVALUATE_AT = (0.25, 0.5, 0.75, 1.0)
 
 
-def run(comparison: Comparison, *, finished: Iterable[tuple[str, int]] = ()) -> Iterator[Record]:
+def run(comparison: Comparison, *, finished: Iterable[tuple[str, int]] = ()) -> Generator[Record]:
     """Train, and yield what is measured as it is measured.
 
     All recipes of a seed start from the same weights and see the same batches. They take one step each in turn, in

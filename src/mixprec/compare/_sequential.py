@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import replace
 
 from mixprec.records import ComparisonRecord, RecipeSummary, Record, Summary, judge, looks, summarize
 
 #: Trains these recipes under these seeds, and yields what is measured.
-Train = Callable[[Sequence[str], Sequence[int]], Iterator[Record]]
+Train = Callable[[Sequence[str], Sequence[int]], Generator[Record]]
 
 
 def run_until_resolved(
@@ -17,7 +18,7 @@ def run_until_resolved(
     recipes: Sequence[str],
     seeds: Sequence[int],
     known: Iterable[Record] = (),
-) -> Iterator[Record]:
+) -> Generator[Record]:
     """Run look by look. A recipe whose gaps are resolved is left out of the next seeds; the baseline is in all.
 
     Resolved is: against each target of quality; without any, the loss's gap against 0.
@@ -39,10 +40,11 @@ def run_until_resolved(
         header = replace(header, seeds=tuple(seeds[:pairs]))
         if done:
             yield header
-        for record in train((header.baseline, *left), seeds[done:pairs]):
-            if not isinstance(record, ComparisonRecord):
-                records.append(record)
-            yield record
+        with closing(train((header.baseline, *left), seeds[done:pairs])) as measured:
+            for record in measured:
+                if not isinstance(record, ComparisonRecord):
+                    records.append(record)
+                yield record
         done = pairs
         # A comparison that goes on may have later seeds; each look sees what it would have seen at first.
         seen = [record for record in records if record.seed in header.seeds]

@@ -42,6 +42,7 @@ from ._summary import RecipeSummary, RunStatus, SeedRun, Summary
 from ._tables import EMULATED_NOTE, Table, metrics_table, seeds_table, summary_table
 from ._timing import Timing
 from ._types import (
+    BESIDE,
     RECORD_TYPES,
     RESUMED,
     SCHEMA_VERSION,
@@ -69,6 +70,7 @@ from ._wording import NOTHING, count, percent, size
 
 __all__ = [
     "ANALYSIS_SCHEMA_VERSION",
+    "BESIDE",
     "DUMPS",
     "DUMP_FILE",
     "DUMP_SCHEMA_VERSION",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from statistics import median
@@ -13,7 +14,7 @@ from ._recipe_records import RecipeRecords, group_by_recipe
 from ._smoothed_loss import final_losses, time_to_quality
 from ._summary import RecipeSummary, RunStatus, SeedRun, Summary
 from ._timing import UNTIMED_STEPS, time_steps
-from ._types import ComparisonRecord, CoverageRecord, Forward, MemoryRecord, Record
+from ._types import BESIDE, ComparisonRecord, CoverageRecord, Forward, MemoryRecord, Record, StepRecord
 
 _WITHOUT_RESULT = ("diverged", "failed")
 
@@ -74,8 +75,9 @@ def _row(
         metrics=_metrics(own, baseline, "recipe", step, plan),
         fp32_metrics=_metrics(own, baseline, "fp32", step, plan),
         step_seconds=seconds,
+        beside=len(_beside(own)),
         time_ratio=time_ratio,
-        timing=time_steps(own.steps, baseline.steps),
+        timing=time_steps(_alone(own), _alone(baseline)),
         smoothed_loss=_smoothed_loss(own, baseline, header.steps, plan),
         to_quality=time_to_quality(own.steps, baseline.steps, header.steps),
         saved_activation_bytes=saved,
@@ -97,7 +99,8 @@ def _seed_run(seed: int, own: RecipeRecords) -> SeedRun:
     steps = own.steps.get(seed, {})
     status: RunStatus = end.status if end else "unfinished"
     skipped = sum(not record.applied for record in steps.values())
-    return SeedRun(seed=seed, status=status, reason=end.reason if end else "", steps=len(steps), skipped=skipped)
+    reason = end.reason if end else ""
+    return SeedRun(seed=seed, status=status, reason=reason, steps=max(steps, default=-1) + 1, skipped=skipped)
 
 
 def _has_result(own: RecipeRecords, seed: int) -> bool:
@@ -160,12 +163,25 @@ def _times(own: RecipeRecords, baseline: RecipeRecords) -> tuple[float | None, f
 
 
 def _seconds(own: RecipeRecords) -> dict[int, float]:
-    """Median seconds of a step, by seed."""
+    """Median seconds of a step, by seed; of runs that others ran beside, none."""
+    beside = _beside(own)
     timed = {
-        seed: [record.seconds for step, record in steps.items() if step >= UNTIMED_STEPS]
+        seed: [r.seconds for step, r in steps.items() if step >= UNTIMED_STEPS and not math.isnan(r.seconds)]
         for seed, steps in own.steps.items()
+        if seed not in beside
     }
     return {seed: median(seconds) for seed, seconds in timed.items() if seconds}
+
+
+def _alone(own: RecipeRecords) -> dict[int, dict[int, StepRecord]]:
+    """Steps of the runs that none ran beside, by seed."""
+    beside = _beside(own)
+    return {seed: steps for seed, steps in own.steps.items() if seed not in beside}
+
+
+def _beside(own: RecipeRecords) -> set[int]:
+    """Seeds whose runs others ran beside."""
+    return {event.seed for event in own.events if event.name == BESIDE}
 
 
 def _largest(own: RecipeRecords, what: Literal["saved_activation_bytes", "peak_bytes", "rss_bytes"]) -> int | None:

@@ -46,6 +46,7 @@ class RecipeSummary:
         timing: the slowest steps, the throughput, and how well times repeat.
         smoothed_loss: training loss, mean of the last tenth of the steps; of the runs that took them all.
         to_quality: how many steps it needs for the smoothed loss that the baseline ends at.
+        beside: seeds whose runs others ran beside, so that their times are in neither.
         saved_activation_bytes: kept by autograd for the backward pass; the largest of the seeds.
         saved_ratio: over the baseline's.
         peak_bytes: most live tensor storage in a step.
@@ -69,6 +70,7 @@ class RecipeSummary:
     timing: Timing | None = None
     smoothed_loss: Metric | None = None
     to_quality: TimeToQuality | None = None
+    beside: int = 0
     saved_activation_bytes: int | None = None
     saved_ratio: float | None = None
     peak_bytes: int | None = None

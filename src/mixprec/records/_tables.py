@@ -188,15 +188,25 @@ def _notes(summary: Summary) -> list[str]:
             unresolved.setdefault(row.loss.gap.seeds, []).append(row.recipe)
     notes += [f"not resolved at {count(n, 'seed')}: the gap of {', '.join(names)}" for n, names in unresolved.items()]
     notes += _early(summary)
-    baseline = summary.row(summary.baseline)
-    if baseline and baseline.step_seconds is not None:
-        notes.append(f"step time: 1.00× is {duration(baseline.step_seconds)} ({summary.baseline}, median)")
-    elif any(row.steps for row in summary.rows):
-        notes.append(f"step time: not told, for the first {UNTIMED_STEPS} steps of a run are not timed")
+    notes += _times_told(summary)
     for note in (EMULATED_NOTE, EMULATED):
         emulated = [row.recipe for row in summary.rows if emulation_note(row) == note]
         notes += [f"{note} ({', '.join(emulated)})"] if emulated else []
     return notes
+
+
+def _times_told(summary: Summary) -> list[str]:
+    """What a time ratio is of, and why there is none."""
+    beside = [row.recipe for row in summary.rows if row.beside]
+    notes = [f"step time: runs that others ran beside (--jobs) are left out ({', '.join(beside)})"] if beside else []
+    baseline = summary.row(summary.baseline)
+    if baseline and baseline.step_seconds is not None:
+        return [*notes, f"step time: 1.00× is {duration(baseline.step_seconds)} ({summary.baseline}, median)"]
+    if notes or not any(row.steps for row in summary.rows):
+        return notes
+    if any(run.steps > UNTIMED_STEPS for row in summary.rows for run in row.runs):
+        return ["step time: not told by the script that was run"]
+    return [f"step time: not told, for the first {UNTIMED_STEPS} steps of a run are not timed"]
 
 
 def emulation_note(row: RecipeSummary) -> str:

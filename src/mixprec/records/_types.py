@@ -13,6 +13,9 @@ SCHEMA_VERSION = 4
 #: Name of the event from which on a run was continued: it replaces what was recorded from its step on.
 RESUMED = "resumed"
 
+#: Name of the event of a run that others ran beside: its times say nothing of its recipe.
+BESIDE = "beside others"
+
 Forward = Literal["recipe", "fp32"]
 Status = Literal["done", "interrupted", "failed", "diverged"]
 Severity = Literal["fault", "warning", "note"]
@@ -90,7 +93,7 @@ class StepRecord:
         step: counted from 0.
         loss: unscaled, before the update; may be NaN or infinite; ``None`` where no loss is known (NaN in lines of
             earlier versions).
-        seconds: wall time of forward, backward and update [s].
+        seconds: wall time of forward, backward and update [s]; NaN where a script does not tell it.
         applied: False for a skipped step.
         grad_norm: of the unscaled gradient before clipping; ``None`` where it was not taken.
         loss_scale: that the step ran under; ``None`` without one.

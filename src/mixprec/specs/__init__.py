@@ -14,6 +14,7 @@ from ._phase import Phase
 from ._recipe import Recipe, Weights
 from ._recipes import RecipeOverrides, auto_recipe, load_recipe, recipe, recipe_names
 from ._rule import ACTIVATION_PRODUCTS, Layer, Rule
+from ._sweep import NoCastError, sweep_recipe
 
 __all__ = [
     "ACTIVATION_PRODUCTS",
@@ -27,6 +28,7 @@ __all__ = [
     "LossScale",
     "MomentKind",
     "Moments",
+    "NoCastError",
     "Phase",
     "Recipe",
     "RecipeDescription",
@@ -44,4 +46,5 @@ __all__ = [
     "recipe",
     "recipe_differences",
     "recipe_names",
+    "sweep_recipe",
 ]

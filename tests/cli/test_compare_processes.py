@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mixprec.cli import main
+from mixprec.records import ComparisonRecord, RunEndRecord, read_records
+from tests.compare.processes.scripts import script_box
+
+
+def words(tmp_path: Path, *more: str) -> list[str]:
+    box = script_box(tmp_path, "base")
+    metrics = [word for metric in box.metrics for word in ("--metric", metric)]
+    return ["compare", "--command", box.command, *metrics, *more]
+
+
+def test_a_command_is_compared_shown_and_resumed_by_its_folder_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    out = tmp_path / "run x"
+    assert main(words(tmp_path, "--recipes", "base,größer", "--seeds", "2", "--jobs", "2", "--out", str(out))) == 0
+    shown = capsys.readouterr()
+    assert "train.py: 10 steps, 2 seeds" in shown.out
+    assert "accuracy" in shown.out
+    assert "+0.0020" in shown.out
+    assert f"report: {out / 'report.html'}" in shown.out
+    assert shown.err.count(" done") == 4
+    assert "nan" not in shown.err
+    assert main(["compare", "--resume", str(out), "--seeds", "3", "--recipes", "base,crash"]) == 1
+    assert "crash, seed 0: failed, it ended with exit status 1" in capsys.readouterr().out
+    records = read_records(out / "records.jsonl")
+    assert [r.recipes for r in records if isinstance(r, ComparisonRecord)][-1] == ("base", "größer", "crash")
+    assert len([r for r in records if isinstance(r, RunEndRecord)]) == 9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["gpt", "--recipes", "a,b"], "a workload ('gpt') and a --command were given"),
+        ([], "--command needs --recipes"),
+        (["--recipes", "a,b", "--sweep", "weights=split"], "--sweep expands mixprec's recipes"),
+        (["--recipes", "a,b", "--one-by-one"], "--one-by-one is for workloads"),
+        (["--recipes", "a,b", "--device", "cuda:0"], "--device is for workloads"),
+        (["--recipes", "a,b", "--seeds", "0"], "--seeds must be at least 1"),
+        (["--recipes", "a,b", "--jobs", "0"], "--jobs is '0', expected a number of runs at once"),
+        (["--recipes", "a,,b"], "empty name"),
+    ],
+)
+def test_options_that_do_not_go_together(
+    tmp_path: Path, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+):
+    assert main(words(tmp_path, *arguments)) == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "expected a workload (`gpt`, `resnet` or a Python file), or --command and --metric"),
+        (["--metric", "a:b"], "--metric is for --command"),
+        (["--command", "python {seed} {recipe}", "--recipes", "a"], "a command needs a metric to compare"),
+    ],
+)
+def test_what_is_missing_is_told(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["compare", *arguments]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_sweep_is_trained_and_its_recipes_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = tmp_path / "run"
+    sweep = ["--sweep", "wgrad.grad_output.rounding=nearest,stochastic"]
+    small = ["--steps", "1", "--seeds", "1", "--out", str(out)]
+    assert main(["compare", "resnet", "--recipes", "fp32,mxfp4", *sweep, *small]) == 0
+    assert "mxfp4[wgrad.grad_output.rounding=nearest]" in capsys.readouterr().out
+    assert sorted(file.name for file in (out / "recipes").iterdir()) == [
+        "fp32.toml",
+        "mxfp4-wgrad.grad_output.rounding-nearest-.toml",
+        "mxfp4-wgrad.grad_output.rounding-stochastic-.toml",
+    ]
