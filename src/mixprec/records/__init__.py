@@ -32,8 +32,10 @@ from ._recorder_dump import (
     find_dumps,
     read_dump,
 )
+from ._result_table import figures_table, result_table
 from ._summarize import summarize
 from ._summary import RecipeSummary, RunStatus, SeedRun, Summary
+from ._table_text import table_csv, table_latex, table_markdown
 from ._tables import EMULATED_NOTE, Table, metrics_table, seeds_table, summary_table
 from ._types import (
     BESIDE,
@@ -115,6 +117,7 @@ __all__ = [
     "analysis_json",
     "count",
     "dump_number",
+    "figures_table",
     "find_dumps",
     "group_by_recipe",
     "grouped",
@@ -130,6 +133,7 @@ __all__ = [
     "read_records",
     "record_line",
     "replace_file",
+    "result_table",
     "salvage_records",
     "seeds_table",
     "sites_table",
@@ -137,6 +141,9 @@ __all__ = [
     "summarize",
     "summary_table",
     "sync_folder",
+    "table_csv",
+    "table_latex",
+    "table_markdown",
     "write_file",
     "write_records",
 ]
