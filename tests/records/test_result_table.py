@@ -35,7 +35,7 @@ def found(*names: str) -> Summary:
                 seed=seed,
                 step=9,
                 forward="recipe",
-                metrics={"loss": 2.0 + seed + index * (0.010 + 0.001 * seed), "accuracy": 0.5},
+                metrics={"loss": 2.0 + seed + index * (0.020 + 0.003 * seed), "accuracy": 0.5},
             ),
             RunEndRecord(recipe=name, seed=seed, status="done"),
         )
@@ -46,8 +46,8 @@ def test_gaps_have_their_intervals():
     table = result_table(found("fp32", "bf16"))
     assert table.headers == ("recipe", "loss", "gap in loss", "accuracy", "gap in accuracy")
     assert table.rows[0] == ("fp32", "3.0000", "–", "0.5000", "–")
-    # Mean 0.011, spread 0.001: t(2) = 4.303 times 0.001 / sqrt(3) is 0.00248.
-    assert table.rows[1] == ("bf16", "3.0110", "+0.0110 [+0.0085, +0.0135]", "0.5000", "identical")
+    # Mean 0.023, spread 0.003: t(2) = 4.303 times 0.003 / sqrt(3) is 0.00745.
+    assert table.rows[1] == ("bf16", "3.0230", "+0.0230 [+0.0155, +0.0305]", "0.5000", "identical")
 
 
 def test_figures_lose_no_digit():

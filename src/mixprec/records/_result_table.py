@@ -35,11 +35,11 @@ def result_table(summary: Summary) -> Table:
         >>> from mixprec.records import EvaluationRecord, summarize
         >>> found = summarize(
         ...     EvaluationRecord(recipe=name, seed=seed, step=9, forward="recipe", metrics={"loss": loss + seed * more})
-        ...     for name, loss, more in (("fp32", 2.0, 0.0), ("bf16", 2.01, 0.001))
+        ...     for name, loss, more in (("fp32", 2.0, 0.0), ("bf16", 2.01, 0.003))
         ...     for seed in (0, 1, 2)
         ... )
         >>> result_table(found).rows[1]
-        ('bf16', '2.0110', '+0.0110 [+0.0085, +0.0135]')
+        ('bf16', '2.0130', '+0.0130 [+0.0055, +0.0205]')
     """
     names = list(dict.fromkeys(name for row in summary.rows for name in row.metrics))
     columns: dict[str, list[str]] = {"status": ["" if row.status == "done" else row.status for row in summary.rows]}
