@@ -228,5 +228,5 @@ def test_infinite_metrics_are_shown():
 def test_other_metrics_and_slices():
     table = metrics_table(summarize(comparison(seeds=3, steps=20)))
     assert table is not None
-    assert [row[0] for row in table.rows] == ["accuracy", "loss/code", "loss/prose"]
+    assert [row[0] for row in table.rows] == ["loss/code", "accuracy", "loss/prose"], "the worst first"
     assert table.headers == ("metric", "fp32", "bf16", "mxfp8", "nvfp4")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +15,8 @@ from ._asked_recipes import asked_recipes
 from ._processes import Processes, asked_jobs, black_box
 
 if TYPE_CHECKING:
-    from mixprec.compare import Comparison
+    from mixprec.compare import BlackBox, Comparison
+    from mixprec.records import ComparisonRecord, PairPlan, TargetRow
 
 DEFAULT_RECIPES = "fp32,bf16,mxfp8,nvfp4"
 DEFAULT_SEEDS = 3
@@ -30,6 +31,12 @@ class Options:
     """Names of recipes or paths of TOML files, comma-separated. Default: fp32,bf16,mxfp8,nvfp4."""
     seeds: int | None = None
     """How many seeds: 0, 1, ... Each has its own initial weights and data order. Default: 3."""
+    max_pairs: int | None = None
+    """Instead of --seeds: add seeds until each gap is resolved against its tolerance, up to so many (3 to 100)."""
+    tolerance: float | None = None
+    """Largest gap in loss to the baseline that is no loss; what targets call quality.loss."""
+    targets: Path | None = None
+    """What to judge recipes by: a TOML file, as `mixprec init --targets FILE` writes one."""
     steps: int | None = None
     """Training steps of each run. Default: the workload's."""
     baseline: str | None = None
@@ -58,13 +65,16 @@ def command(
     """Train a workload under several recipes, side by side, and show what each costs and loses.
 
     Every recipe starts from the same weights and sees the same data. Ends with a table and an HTML report; Ctrl-C
-    keeps what was measured.
+    keeps what was measured. The exit status is 1 where a run failed or a target was missed, 3 where one is not
+    resolved, else 0.
 
     For example:
 
     - `mixprec compare gpt --recipes fp32,bf16,mxfp8,nvfp4 --seeds 3`
     - `mixprec compare gpt --data book.txt --steps 200`
     - `mixprec compare my.py --recipes fp32,mine.toml`
+    - `mixprec compare my.py --recipes fp32,mxfp8 --tolerance 0.01 --max-pairs 12`
+    - `mixprec compare my.py --recipes fp32,mxfp8 --targets targets.toml --seeds 5`
     - `mixprec compare gpt --recipes fp32,nvfp4 --sweep wgrad.grad_output.rounding=nearest,stochastic --jobs auto`
     - `mixprec compare --command "python train.py --seed {seed} --recipe {recipe} --out {run}" --metric
       "{run}/log.jsonl:val_loss" --recipes base,mine`
@@ -89,6 +99,7 @@ def command(
     resume, jobs = options.resume is not None, asked_jobs(processes.jobs)
     box = black_box(workload, options, processes)
     if box is not None:
+        box = _judged(box, options)
         again = shlex.join(["mixprec", "compare", "--jobs", processes.jobs, "--resume"])
         return run_and_show(box, _folder(box.program, options), resume=resume, again=again, jobs=jobs)
     if workload is None:
@@ -96,6 +107,16 @@ def command(
     comparison = _comparison(workload, options, processes.sweep)
     again = _again(workload, options, processes.jobs)
     return run_and_show(comparison, _folder(workload, options), resume=resume, again=again, jobs=jobs)
+
+
+def _judged(box: BlackBox, options: Options) -> BlackBox:
+    """A command's comparison with the plan and the targets that were asked for."""
+    from mixprec.compare import recorded
+
+    earlier = None if options.resume is None else recorded(options.resume)
+    plan = _plan(options, earlier)
+    seeds = box.seeds if plan is None else tuple(range(plan.max_pairs))
+    return replace(box, seeds=seeds, plan=plan, targets=_targets(options, earlier))
 
 
 def _comparison(workload: str, options: Options, sweeps: tuple[str, ...]) -> Comparison:
@@ -110,10 +131,13 @@ def _comparison(workload: str, options: Options, sweeps: tuple[str, ...]) -> Com
     if options.seeds is not None and options.seeds < 1:
         raise ValueError(f"--seeds must be at least 1, got {options.seeds}")
     earlier = None if options.resume is None else recorded(options.resume)
+    plan = _plan(options, earlier)
     names = options.recipes or (None if earlier else DEFAULT_RECIPES)
     recipes = asked_recipes(names, options.resume, sweeps=sweeps, baseline=options.baseline or "")
     seeds = range(DEFAULT_SEEDS if options.seeds is None else options.seeds)
-    if earlier is not None and options.seeds is None:
+    if plan is not None:
+        seeds = range(plan.max_pairs)
+    elif earlier is not None and options.seeds is None:
         seeds = earlier.seeds
     steps = earlier.steps if earlier is not None and options.steps is None else options.steps
     return Comparison(
@@ -123,7 +147,42 @@ def _comparison(workload: str, options: Options, sweeps: tuple[str, ...]) -> Com
         baseline=options.baseline or (earlier.baseline if earlier else ""),
         device=options.device,
         one_by_one=options.one_by_one,
+        plan=plan,
+        targets=_targets(options, earlier),
     )
+
+
+def _plan(options: Options, earlier: ComparisonRecord | None) -> PairPlan | None:
+    """The plan of pairs that was asked for, or that an earlier run began with."""
+    from mixprec.compare import plan_pairs
+
+    if earlier is not None and options.max_pairs not in (None, earlier.max_pairs):
+        had = "no plan" if earlier.max_pairs is None else f"at most {earlier.max_pairs}"
+        raise ValueError(
+            f"--max-pairs {options.max_pairs}: {options.resume} was begun with {had}; pairs added after the gap was "
+            "seen would make its interval too narrow: start anew with another --out"
+        )
+    max_pairs = options.max_pairs if earlier is None else earlier.max_pairs
+    if max_pairs is None:
+        return None
+    if options.seeds is not None:
+        raise ValueError(f"--seeds {options.seeds} fixes how many pairs there are, --max-pairs adds them: give one")
+    return plan_pairs(max_pairs)
+
+
+def _targets(options: Options, earlier: ComparisonRecord | None) -> tuple[TargetRow, ...]:
+    """What recipes are judged by; with ``--resume``, as before unless something else is asked for."""
+    from mixprec.compare import target_rows
+    from mixprec.planner import QualityTarget, Targets
+
+    if options.tolerance is None and options.targets is None:
+        return () if earlier is None else earlier.targets
+    rows = () if options.targets is None else target_rows(Targets.load(options.targets))
+    if options.tolerance is None:
+        return rows
+    if any(row["name"] == "quality.loss" for row in rows):
+        raise ValueError(f"--tolerance and quality.loss in {options.targets} are the same target: leave one out")
+    return (*rows, *target_rows(Targets(quality={"loss": QualityTarget(absolute=options.tolerance)})))
 
 
 def _folder(workload: str, options: Options) -> Path:

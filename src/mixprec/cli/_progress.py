@@ -73,6 +73,13 @@ class Progress:
                 pass
 
     def _start(self, header: ComparisonRecord) -> None:
+        """Begin; or, told of a comparison that adds seeds, count them too (at most: settled recipes have none)."""
+        if self._header is not None and self._all is not None:
+            added = len(header.seeds) - len(self._header.seeds)
+            total = self._bars.tasks[self._all].total or 0
+            self._bars.update(self._all, total=total + added * header.steps * len(self._header.recipes))
+            self._header = header
+            return
         self._header = header
         width = max(map(len, header.recipes))
         self._units = _Units.of(header)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from mixprec.compare import BlackBox, Comparison, compare, compare_commands
-from mixprec.records import read_records, summarize
+from mixprec.records import exit_status, judge, read_records, summarize
 from mixprec.report import write_report
 
 from ._progress import Progress
@@ -30,7 +30,7 @@ def run_and_show(
         jobs: runs at once.
 
     Returns:
-        The exit status: 0, 1 where a run failed, 130 after Ctrl-C.
+        The exit status: 0, 1 where a run failed or a target was missed, 3 where one is not resolved, 130 after Ctrl-C.
     """
     interrupted = False
     with Progress() as progress:
@@ -63,4 +63,6 @@ def _show(folder: Path) -> int:
     summary = summarize(records)
     print_summary(summary)
     print(f"report: {write_report(folder)}")
-    return FAILED if any(row.status == "failed" for row in summary.rows) else 0
+    if any(row.status == "failed" for row in summary.rows):
+        return FAILED
+    return exit_status(verdict.outcome for verdict in judge(summary))

@@ -3,11 +3,13 @@
 from ._check import check_recipe
 from ._compare import compare
 from ._comparison import Comparison
+from ._critical_values import plan_pairs
 from ._estimate import Estimate, estimate
 from ._folder import recorded, recorded_recipes
 from ._loading import WorkloadSource, load_workload
 from ._machine import machine_facts, package_versions
 from ._memory import saved_activations
+from ._metric_goal import MetricGoal, target_rows
 from ._replay import Replayed, replay
 from ._replay_target import Replay
 from ._template import write_template
@@ -21,6 +23,7 @@ __all__ = [
     "BlackBox",
     "Comparison",
     "Estimate",
+    "MetricGoal",
     "Replay",
     "Replayed",
     "Workload",
@@ -33,9 +36,11 @@ __all__ = [
     "load_workload",
     "machine_facts",
     "package_versions",
+    "plan_pairs",
     "recorded",
     "recorded_recipes",
     "replay",
     "saved_activations",
+    "target_rows",
     "write_template",
 ]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from mixprec.records import Record, RunEndRecord, StepRecord
+from mixprec.records import ComparisonRecord, Record, RunEndRecord, StepRecord
 
 from ._comparison import Comparison, check
 from ._folder import RunFolder, refuse_busy, refuse_occupied
 from ._runner import run
+from ._sequential import run_until_resolved
 from .processes import check_processes, run_in_processes, slots_of, with_slots
 
 
@@ -24,6 +26,8 @@ def compare(
     on_record: Callable[[Record], None] | None = None,
 ) -> Path:
     """Train a workload under several recipes and seeds, and record what each costs and loses.
+
+    With a plan of pairs, seeds are added until each recipe's gaps are resolved.
 
     Everything is tried once before anything is written. A run whose loss is not finite ends as ``diverged``, one
     that raises as ``failed``; the others go on. Records are written as they are measured, so an interruption
@@ -61,12 +65,7 @@ def compare(
     told(header)
     running: set[tuple[str, int]] = set()
     try:
-        finished = folder.finished
-        with closing(
-            run(comparison, finished=finished)
-            if slots == 1
-            else run_in_processes(comparison, folder.path, slots, finished=finished)
-        ) as records:
+        with closing(_trained(comparison, header, folder, slots)) as records:
             for record in records:
                 folder.add(record)
                 _follow(running, record)
@@ -76,6 +75,21 @@ def compare(
             folder.add(RunEndRecord(recipe=recipe, seed=seed, status="interrupted", reason="stopped by the user"))
         raise
     return folder.path
+
+
+def _trained(comparison: Comparison, header: ComparisonRecord, folder: RunFolder, slots: int) -> Generator[Record]:
+    """What is measured; with a plan of pairs, look by look."""
+
+    def train(names: Sequence[str], seeds: Sequence[int]) -> Generator[Record]:
+        recipes = tuple(recipe for recipe in comparison.recipes if recipe.name in names)
+        part = replace(comparison, recipes=recipes, seeds=tuple(seeds), plan=None)
+        if slots == 1:
+            return run(part, finished=folder.finished)
+        return run_in_processes(part, folder.path, slots, finished=folder.finished)
+
+    if comparison.plan is None:
+        return train(comparison.names, comparison.seeds)
+    return run_until_resolved(train, folder.header or header, comparison.names, comparison.seeds, folder.kept)
 
 
 def _follow(running: set[tuple[str, int]], record: Record) -> None:

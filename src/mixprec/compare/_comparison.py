@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import torch
 
 from mixprec.formats import unknown_name
-from mixprec.records import ComparisonRecord
+from mixprec.records import ComparisonRecord, PairPlan, TargetRow, looks
 from mixprec.specs import Recipe
 
 from ._folder import check_names
 from ._loading import WorkloadSource
 from ._machine import machine_facts, package_versions
+from ._metric_goal import directions, with_goals
 from ._random_state import own_random_state
 from ._trial import Trial
 from ._workload_checks import check_workload
@@ -31,9 +32,13 @@ class Comparison:
         device: where to train, e.g. ``"cpu"`` or ``"cuda:0"``.
         one_by_one: train the recipes of a seed one after another, instead of one step of each in turn. Needs the
             memory of one model instead of all; but a slow minute of the machine then falls on one recipe.
+        plan: add seeds, in their order, until each recipe's gaps are resolved; there are as many as its budget.
+            ``None`` runs them all.
+        targets: what each recipe is judged by, beside the workload's own goals.
 
     Raises:
-        ValueError: without recipes or seeds, for repeated ones, or for a baseline that is not compared.
+        ValueError: without recipes or seeds, for repeated ones, for a baseline that is not compared, or for a plan of
+            another number of seeds.
     """
 
     source: WorkloadSource
@@ -42,6 +47,8 @@ class Comparison:
     baseline: str = ""
     device: str = "cpu"
     one_by_one: bool = False
+    plan: PairPlan | None = None
+    targets: tuple[TargetRow, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.recipes or not self.seeds:
@@ -56,6 +63,10 @@ class Comparison:
             object.__setattr__(self, "baseline", self.names[0])
         if self.baseline not in self.names:
             raise unknown_name("baseline", self.baseline, self.names)
+        if self.plan is not None and self.plan.max_pairs != len(self.seeds):
+            raise ValueError(
+                f"a plan of at most {self.plan.max_pairs} pairs got {len(self.seeds)} seeds: expected one for each pair"
+            )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -79,15 +90,20 @@ def check(comparison: Comparison) -> ComparisonRecord:
         check_workload(workload, comparison.source.name, comparison.source.file)
         for recipe in comparison.recipes:
             Trial(workload, recipe, seed)
+    plan, targets = comparison.plan, with_goals(comparison.targets, workload.metrics)
     return ComparisonRecord(
         workload=comparison.source.name,
         recipes=comparison.names,
         baseline=comparison.baseline,
-        seeds=comparison.seeds,
+        seeds=comparison.seeds if plan is None else comparison.seeds[: looks(plan.max_pairs)[0]],
         steps=workload.steps,
         machine=machine_facts(comparison.device),
         versions=package_versions(),
         data=dict(workload.data),
+        max_pairs=None if plan is None else plan.max_pairs,
+        critical=() if plan is None else plan.critical,
+        better=directions(targets, workload.metrics),
+        targets=targets,
     )
 
 

@@ -30,6 +30,8 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path, self.finished = path, frozenset[tuple[str, int]]()
+        self.kept = tuple[Record, ...]()
+        self.header: ComparisonRecord | None = None
         path.mkdir(parents=True, exist_ok=True)
         self._lock = RunLock(path)  # held as long as the folder is written
 
@@ -54,6 +56,7 @@ class RunFolder:
             folder = cls(path)
             folder._write_recipes(recipes)
             folder.add(header)
+            folder.header = header
         except OSError:
             if is_new:
                 shutil.rmtree(path, ignore_errors=True)
@@ -83,7 +86,7 @@ class RunFolder:
             seeds=_union(earlier.seeds, header.seeds),
             versions=_versions(earlier.versions, header.versions) if kept else header.versions,
         )
-        folder.finished = frozenset(ended)
+        folder.finished, folder.kept, folder.header = frozenset(ended), tuple(kept), merged
         folder._write_recipes(recipes)
         # Written beside and moved: an interruption here leaves the old records whole.
         rewritten = path / f"{RECORDS}.new"
@@ -163,9 +166,10 @@ def recorded(path: Path) -> ComparisonRecord:
     """
     if not (path / RECORDS).is_file():
         raise ValueError(f"{path} holds no {RECORDS}: expected the folder of an earlier `mixprec compare`")
-    for record in read_records(path / RECORDS):
-        if isinstance(record, ComparisonRecord):
-            return record
+    # A plan of pairs tells anew of the comparison where it adds seeds.
+    told = [record for record in read_records(path / RECORDS) if isinstance(record, ComparisonRecord)]
+    if told:
+        return told[-1]
     raise ValueError(f"{path / RECORDS} does not begin with a comparison: it cannot be resumed")
 
 
@@ -181,6 +185,7 @@ def _check_same(path: Path, earlier: ComparisonRecord, now: ComparisonRecord) ->
         ("steps", earlier.steps, now.steps),
         ("baseline", earlier.baseline, now.baseline),
         ("data", dict(earlier.data), dict(now.data)),
+        ("max_pairs", earlier.max_pairs, now.max_pairs),
     ):
         if before != after:
             raise ValueError(f"{path} was run with {what} {before}, now it is {after}: use another --out instead")

@@ -9,6 +9,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ._metric_goal import MetricGoal
+
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
@@ -27,6 +29,8 @@ class Workload:
         steps: how many training steps to take, at least 1.
         evaluate: ``evaluate(model)`` returns named metrics, among them ``"loss"`` (lower is better). A slice is
             named ``metric/slice``, e.g. ``"accuracy/digit-3"``. It is called in eval mode without gradients.
+        metrics: what is to be said of metrics that ``evaluate`` returns: which values are better, and the gap that a
+            recipe may cost at most. A slice without an entry has its metric's direction.
         schedule: ``schedule(step)`` returns what the base learning rates are multiplied by at the step after
             ``step`` applied steps (a skipped step does not count); ``None`` keeps them constant.
         clip_norm: largest norm of the unscaled gradient; ``None`` does not clip.
@@ -64,6 +68,7 @@ class Workload:
     tokens_per_step: int | None = None
     name: str = ""
     data: Mapping[str, str] = field(default_factory=dict[str, str])
+    metrics: Mapping[str, MetricGoal] = field(default_factory=dict[str, MetricGoal])
 
     def __post_init__(self) -> None:
         if self.steps < 1:

@@ -12,6 +12,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from mixprec.formats import unknown_name
+
 from ._same_batch import difference
 from ._user_code import WorkloadError, calling
 from ._workload import Workload
@@ -56,6 +58,9 @@ def check_workload(workload: Workload, name: str, file: Path | None) -> None:
     for key, value in metrics.items():
         _number(name, f"evaluate(model)[{key!r}]", value)
     _refuse_nan(name, 'evaluate(model)["loss"]', float(metrics["loss"]))
+    for key in workload.metrics:
+        if key not in metrics:
+            raise WorkloadError(f"{name}: {unknown_name('metric of evaluate(model)', key, sorted(map(str, metrics)))}")
 
 
 def _first_batch(workload: Workload, file: Path | None) -> object:

@@ -12,10 +12,13 @@ from ._analysis import (
 from ._durable_file import FileFacts, make_folders, read_facts, replace_file, sync_folder, write_file
 from ._follow import Followed, RecordFollower
 from ._headline import headline
+from ._judge import judge, worst_first
 from ._lines import LeftOut, Salvaged, read_records, record_line, salvage_records, write_records
 from ._lock import RunLock, Writer, last_writer
 from ._memory_tables import MEMORY_KINDS, grouped, memory_table, per_parameter, sites_table
+from ._pair_plan import PairPlan, looks, spent
 from ._paired import Gap, Metric
+from ._power_told import pairs_told, power_told
 from ._recipe_records import RecipeRecords, group_by_recipe
 from ._recorder_dump import (
     DUMP_FILE,
@@ -33,15 +36,19 @@ from ._recorder_dump import (
     read_dump,
 )
 from ._result_table import figures_table, result_table
+from ._smoothed_loss import SMOOTHED_LOSS, TimeToQuality
+from ._statistics_tables import gaps_table, times_table, verdicts_table
 from ._summarize import summarize
 from ._summary import RecipeSummary, RunStatus, SeedRun, Summary
 from ._table_text import table_csv, table_latex, table_markdown
 from ._tables import EMULATED_NOTE, Table, metrics_table, seeds_table, summary_table
+from ._timing import Timing
 from ._types import (
     BESIDE,
     RECORD_TYPES,
     RESUMED,
     SCHEMA_VERSION,
+    Better,
     ComparisonRecord,
     CoverageRecord,
     CoverageRow,
@@ -56,8 +63,11 @@ from ._types import (
     StatisticsRecord,
     Status,
     StepRecord,
+    TargetRow,
+    TargetUnit,
     UpdateRecord,
 )
+from ._verdict import TargetOutcome, Verdict, exit_status, outcome_of
 from ._wording import NOTHING, count, percent, size
 
 __all__ = [
@@ -72,10 +82,12 @@ __all__ = [
     "RECORD_TYPES",
     "RESUMED",
     "SCHEMA_VERSION",
+    "SMOOTHED_LOSS",
     "AnalysisRecord",
     "AnalysisRow",
     "AnalysisTotal",
     "BatchRow",
+    "Better",
     "ComparisonRecord",
     "CoverageRecord",
     "CoverageRow",
@@ -90,6 +102,7 @@ __all__ = [
     "MemoryRecord",
     "Metric",
     "Outcome",
+    "PairPlan",
     "Reason",
     "RecipeRecords",
     "RecipeSummary",
@@ -110,24 +123,37 @@ __all__ = [
     "StepRecord",
     "Summary",
     "Table",
+    "TargetOutcome",
+    "TargetRow",
+    "TargetUnit",
     "TensorRow",
+    "TimeToQuality",
+    "Timing",
     "UpdateRecord",
+    "Verdict",
     "Writer",
     "analysis_csv",
     "analysis_json",
     "count",
     "dump_number",
+    "exit_status",
     "figures_table",
     "find_dumps",
+    "gaps_table",
     "group_by_recipe",
     "grouped",
     "headline",
+    "judge",
     "last_writer",
+    "looks",
     "make_folders",
     "memory_table",
     "metrics_table",
+    "outcome_of",
+    "pairs_told",
     "per_parameter",
     "percent",
+    "power_told",
     "read_dump",
     "read_facts",
     "read_records",
@@ -138,12 +164,16 @@ __all__ = [
     "seeds_table",
     "sites_table",
     "size",
+    "spent",
     "summarize",
     "summary_table",
     "sync_folder",
     "table_csv",
     "table_latex",
     "table_markdown",
+    "times_table",
+    "verdicts_table",
+    "worst_first",
     "write_file",
     "write_records",
 ]

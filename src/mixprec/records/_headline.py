@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from ._judge import judge, worst_first
 from ._paired import Gap, Metric
+from ._power_told import pairs_told, power_told
+from ._smoothed_loss import SMOOTHED_LOSS
 from ._summary import RecipeSummary, SeedRun, Summary
 from ._tables import emulation_note
 from ._wording import count, difference, duration, number, percent, size
@@ -11,8 +14,9 @@ from ._wording import count, difference, duration, number, percent, size
 def headline(row: RecipeSummary, summary: Summary) -> str:
     """A recipe's result in words, to be read after its name.
 
-    A gap counts as resolved where the 95 % interval of the paired differences (Student's t) leaves 0 out; otherwise
-    the sentence says so, and what would fit the data.
+    A gap counts as resolved where the interval of the paired differences (Student's t; 95 %, or 97.5 % where pairs
+    were added until it was resolved) leaves 0 out; otherwise the sentence says so, what would fit the data, and what
+    the pairs can resolve. Targets follow, and the metric that is worst, where it is worse for sure.
 
     Example:
         >>> from mixprec.records import EvaluationRecord, summarize
@@ -23,11 +27,16 @@ def headline(row: RecipeSummary, summary: Summary) -> str:
         ... )
         >>> headline(summary.rows[0], summary)
         'is the baseline: loss 2.1000 over 3 seeds.'
-        >>> headline(summary.rows[1], summary)
-        'has a loss of 2.1020; its gap to fp32, +0.0020, is not resolved at 3 seeds (−0.0228 to +0.0268 fits).'
+        >>> headline(summary.rows[1], summary).split(". ")
+        ['has a loss of 2.1020; its gap to fp32, +0.0020, is not resolved at 3 seeds (−0.0228 to +0.0268 fits)',
+        'A gap of 0.033 can be resolved with 3 pairs; 15 pairs would be needed for 0.008.']
     """
     is_baseline = row.recipe == summary.baseline
-    sentences = [_quality(row, summary), _baseline_costs(row) if is_baseline else _costs(row, summary.baseline)]
+    sentences = [_quality(row, summary)]
+    if is_baseline:
+        sentences.append(_baseline_costs(row))
+    else:
+        sentences += [_power(row, summary), _targets(row, summary), _worst(row, summary), _costs(row, summary.baseline)]
     if row.skipped_steps:
         sentences.append(f"{row.skipped_steps} of {row.steps} steps were skipped")
     if row.uncovered:
@@ -88,9 +97,41 @@ def _interval(gap: Gap, metric: Metric, baseline: str) -> str:
     span, seeds = f"{difference(low, gap.sd)} to {difference(high, gap.sd)}", count(gap.seeds, "seed")
     loss = f"has a loss of {number(metric.mean)}"
     if gap.resolved:
-        return f"{loss}, {_above_or_below(gap, metric)} {baseline}'s ({span}, 95 % over {seeds})"
+        sure = f"{span}, {100 * gap.confidence:.3g} % over {seeds}"
+        return f"{loss}, {_above_or_below(gap, metric)} {baseline}'s ({sure})"
     mean = difference(gap.mean, gap.sd)
     return f"{loss}; its gap to {baseline}, {mean}, is not resolved at {seeds} ({span} fits)"
+
+
+def _power(row: RecipeSummary, summary: Summary) -> str:
+    gap = Gap() if row.loss is None else row.loss.gap
+    told = "" if gap.resolved or gap.identical else power_told(gap, pairs_told(summary, gap))
+    return told[:1].upper() + told[1:]
+
+
+def _targets(row: RecipeSummary, summary: Summary) -> str:
+    """The targets that are missed or not resolved; or that all are met."""
+    own = [verdict for verdict in judge(summary) if verdict.recipe == row.recipe]
+    if not own:
+        return ""
+    parts = [
+        f"{outcome}: {', '.join(names)}"
+        for outcome in ("missed", "not resolved")
+        if (names := [verdict.target for verdict in own if verdict.outcome == outcome])
+    ]
+    return f"Targets {'; '.join(parts)}" if parts else f"{count(len(own), 'target')} met"
+
+
+def _worst(row: RecipeSummary, summary: Summary) -> str:
+    """The worst metric beside the loss, where it is worse for sure."""
+    names = [name for name in worst_first(row, summary) if name not in ("loss", SMOOTHED_LOSS)]
+    gap = row.quality[names[0]].gap if names else Gap()
+    better = summary.direction(names[0]) if names else None
+    if not gap.resolved or gap.mean is None or better is None or (gap.mean > 0) == (better == "higher"):
+        return ""
+    low, high = gap.interval or (0.0, 0.0)
+    span = f"{difference(low, gap.sd)} to {difference(high, gap.sd)}"
+    return f"Worst of its other metrics is {names[0]}, {difference(gap.mean, gap.sd)} ({span})"
 
 
 def _above_or_below(gap: Gap, metric: Metric) -> str:
@@ -115,6 +156,10 @@ def _costs(row: RecipeSummary, baseline: str) -> str:
         parts.append(f"it keeps {_fewer(row.saved_ratio)} activation bytes for the backward pass")
     if row.time_ratio is not None:
         parts.append(f"a step takes {row.time_ratio:.2f} times {baseline}'s")
+    if row.speed_up is not None and not row.emulated:
+        sooner = row.speed_up >= 1
+        factor = row.speed_up if sooner else 1 / row.speed_up
+        parts.append(f"it reaches {baseline}'s final loss {factor:.2f} times {'sooner' if sooner else 'later'}")
     text = ", and ".join(parts)
     return text[:1].upper() + text[1:]
 

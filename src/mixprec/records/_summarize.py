@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Literal
 
+from ._pair_plan import FIRST_LOOK, PairPlan
 from ._paired import Gap, Metric
 from ._recipe_records import RecipeRecords, group_by_recipe
+from ._smoothed_loss import final_losses, time_to_quality
 from ._summary import RecipeSummary, RunStatus, SeedRun, Summary
-from ._types import BESIDE, ComparisonRecord, CoverageRecord, Forward, MemoryRecord, Record
-
-#: The first steps measure memory and warm caches; no time counts them.
-UNTIMED_STEPS = 3
+from ._timing import UNTIMED_STEPS, time_steps
+from ._types import BESIDE, ComparisonRecord, CoverageRecord, Forward, MemoryRecord, Record, StepRecord
 
 _WITHOUT_RESULT = ("diverged", "failed")
 
@@ -43,14 +43,26 @@ def summarize(records: Iterable[Record]) -> Summary:
     """
     header, by_recipe = group_by_recipe(records)
     baseline = by_recipe.get(header.baseline, RecipeRecords())
-    rows = tuple(_row(name, own, baseline, header) for name, own in by_recipe.items())
+    plan = None if header.max_pairs is None else PairPlan(max_pairs=header.max_pairs, critical=header.critical)
+    rows = tuple(_row(name, own, baseline, header, plan) for name, own in by_recipe.items())
     return Summary(
-        workload=header.workload, baseline=header.baseline, seeds=header.seeds, steps=header.steps, rows=rows
+        workload=header.workload,
+        baseline=header.baseline,
+        seeds=header.seeds,
+        steps=header.steps,
+        rows=rows,
+        plan=plan,
+        better=header.better,
+        targets=header.targets,
     )
 
 
-def _row(name: str, own: RecipeRecords, baseline: RecipeRecords, header: ComparisonRecord) -> RecipeSummary:
-    runs = tuple(_seed_run(seed, own) for seed in own.seeds(header.seeds))
+def _row(
+    name: str, own: RecipeRecords, baseline: RecipeRecords, header: ComparisonRecord, plan: PairPlan | None
+) -> RecipeSummary:
+    # Where pairs are added, a recipe whose gaps are resolved is in no later seed.
+    planned = header.seeds if plan is None or name == header.baseline else header.seeds[:FIRST_LOOK]
+    runs = tuple(_seed_run(seed, own) for seed in own.seeds(planned))
     step = _evaluated_at(own)
     seconds, time_ratio = _times(own, baseline)
     saved, peak = (_largest(own, what) for what in ("saved_activation_bytes", "peak_bytes"))
@@ -60,11 +72,14 @@ def _row(name: str, own: RecipeRecords, baseline: RecipeRecords, header: Compari
         recipe=name,
         runs=runs,
         evaluated_at=step,
-        metrics=_metrics(own, baseline, "recipe", step),
-        fp32_metrics=_metrics(own, baseline, "fp32", step),
+        metrics=_metrics(own, baseline, "recipe", step, plan),
+        fp32_metrics=_metrics(own, baseline, "fp32", step, plan),
         step_seconds=seconds,
         beside=len(_beside(own)),
         time_ratio=time_ratio,
+        timing=time_steps(_alone(own), _alone(baseline)),
+        smoothed_loss=_smoothed_loss(own, baseline, header.steps, plan),
+        to_quality=time_to_quality(own.steps, baseline.steps, header.steps),
         saved_activation_bytes=saved,
         saved_ratio=_ratio(saved, _largest(baseline, "saved_activation_bytes")),
         peak_bytes=peak,
@@ -98,24 +113,31 @@ def _evaluated_at(own: RecipeRecords) -> int | None:
     return max(steps, default=None)
 
 
-def _metrics(own: RecipeRecords, baseline: RecipeRecords, forward: Forward, step: int | None) -> Mapping[str, Metric]:
+def _metrics(
+    own: RecipeRecords, baseline: RecipeRecords, forward: Forward, step: int | None, plan: PairPlan | None
+) -> Mapping[str, Metric]:
     if step is None:
         return {}
     found, reference = _values(own, forward, step), _values(baseline, forward, step)
-    return {
-        name: Metric(
-            per_seed=values,
-            gap=Gap(
-                per_seed={
-                    # An infinity minus itself is no difference to tell, but it is the same value.
-                    seed: 0.0 if value == reference[name][seed] else value - reference[name][seed]
-                    for seed, value in values.items()
-                    if name in reference and seed in reference[name]
-                }
-            ),
-        )
-        for name, values in found.items()
+    return {name: _metric(values, reference.get(name, {}), plan) for name, values in found.items()}
+
+
+def _metric(values: Mapping[int, float], reference: Mapping[int, float], plan: PairPlan | None) -> Metric:
+    # An infinity minus itself is no difference to tell, but it is the same value.
+    gaps = {
+        seed: 0.0 if value == reference[seed] else value - reference[seed]
+        for seed, value in values.items()
+        if seed in reference
     }
+    return Metric(per_seed=values, gap=Gap(per_seed=gaps, plan=plan))
+
+
+def _smoothed_loss(own: RecipeRecords, baseline: RecipeRecords, steps: int, plan: PairPlan | None) -> Metric | None:
+    found = {seed: loss for seed, loss in final_losses(own.steps, steps).items() if _has_result(own, seed)}
+    reference = {
+        seed: loss for seed, loss in final_losses(baseline.steps, steps).items() if _has_result(baseline, seed)
+    }
+    return _metric(found, reference, plan) if found else None
 
 
 def _values(own: RecipeRecords, forward: Forward, step: int) -> dict[str, dict[int, float]]:
@@ -149,6 +171,12 @@ def _seconds(own: RecipeRecords) -> dict[int, float]:
         if seed not in beside
     }
     return {seed: median(seconds) for seed, seconds in timed.items() if seconds}
+
+
+def _alone(own: RecipeRecords) -> dict[int, dict[int, StepRecord]]:
+    """Steps of the runs that none ran beside, by seed."""
+    beside = _beside(own)
+    return {seed: steps for seed, steps in own.steps.items() if seed not in beside}
 
 
 def _beside(own: RecipeRecords) -> set[int]:

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ._pair_plan import PairPlan
 from ._paired import Metric
-from ._types import Status
+from ._smoothed_loss import SMOOTHED_LOSS, TimeToQuality
+from ._timing import Timing
+from ._types import Better, Status, TargetRow
 
 #: ``"unfinished"``: there is no word on how it ended (it may still run, or its process was killed).
 RunStatus = Status | Literal["unfinished"]
@@ -40,6 +43,9 @@ class RecipeSummary:
         fp32_metrics: the same with the trained weights in plain fp32.
         step_seconds: median over seeds of the median step time, the first three steps left out [s].
         time_ratio: that over the baseline's, of the seeds that both have.
+        timing: the slowest steps, the throughput, and how well times repeat.
+        smoothed_loss: training loss, mean of the last tenth of the steps; of the runs that took them all.
+        to_quality: how many steps it needs for the smoothed loss that the baseline ends at.
         beside: seeds whose runs others ran beside, so that their times are in neither.
         saved_activation_bytes: kept by autograd for the backward pass; the largest of the seeds.
         saved_ratio: over the baseline's.
@@ -61,6 +67,9 @@ class RecipeSummary:
     fp32_metrics: Mapping[str, Metric] = field(default_factory=dict[str, Metric])
     step_seconds: float | None = None
     time_ratio: float | None = None
+    timing: Timing | None = None
+    smoothed_loss: Metric | None = None
+    to_quality: TimeToQuality | None = None
     beside: int = 0
     saved_activation_bytes: int | None = None
     saved_ratio: float | None = None
@@ -83,6 +92,16 @@ class RecipeSummary:
     def fp32_loss(self) -> Metric | None:
         """The loss of the trained weights in plain fp32."""
         return self.fp32_metrics.get("loss")
+
+    @property
+    def quality(self) -> Mapping[str, Metric]:
+        """Every metric in the recipe's own forward pass, and the smoothed training loss (``"smoothed_loss"``)."""
+        return ({} if self.smoothed_loss is None else {SMOOTHED_LOSS: self.smoothed_loss}) | dict(self.metrics)
+
+    @property
+    def speed_up(self) -> float | None:
+        """How many times sooner than the baseline it reaches the smoothed loss that the baseline ends at, here."""
+        return None if self.to_quality is None else self.to_quality.speed_up(self.time_ratio)
 
     @property
     def status(self) -> RunStatus:
@@ -119,6 +138,9 @@ class Summary:
         seeds: of the comparison.
         steps: that each run was to take.
         rows: one for each recipe, in the comparison's order.
+        plan: by which pairs were added; ``None`` where the seeds were chosen beforehand.
+        better: which values of a metric are better, by its name.
+        targets: what each recipe is judged by.
     """
 
     workload: str
@@ -126,6 +148,21 @@ class Summary:
     seeds: tuple[int, ...]
     steps: int
     rows: tuple[RecipeSummary, ...]
+    plan: PairPlan | None = None
+    better: Mapping[str, Better] = field(default_factory=dict[str, Better])
+    targets: tuple[TargetRow, ...] = ()
+
+    def direction(self, metric: str) -> Better | None:
+        """Which values of a metric are better; a slice (``"accuracy/digit-3"``) has its metric's, a loss lower ones.
+
+        Example:
+            >>> summary = Summary(workload="w", baseline="fp32", seeds=(), steps=1, rows=(), better={"f1": "higher"})
+            >>> summary.direction("f1/rare"), summary.direction("loss/rare"), summary.direction("margin")
+            ('higher', 'lower', None)
+        """
+        whole = metric.partition("/")[0]
+        told = self.better.get(metric) or self.better.get(whole)
+        return told or ("lower" if whole in ("loss", SMOOTHED_LOSS) else None)
 
     def row(self, recipe: str) -> RecipeSummary | None:
         """The row of a recipe."""

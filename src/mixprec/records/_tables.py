@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ._judge import worst_first
 from ._paired import Metric
-from ._summarize import UNTIMED_STEPS
 from ._summary import RecipeSummary, Summary
+from ._timing import UNTIMED_STEPS
 from ._wording import NOTHING, count, difference, duration, number, percent, size, spread, times
 
 #: What is said of an emulated recipe; wherever its time ratio is shown, the second.
@@ -65,8 +66,8 @@ def summary_table(summary: Summary) -> Table:
 
 
 def metrics_table(summary: Summary) -> Table | None:
-    """Every metric and slice beside the loss, as values with their gaps; ``None`` where there is none."""
-    names = [name for name in _metric_names(summary) if name != "loss"]
+    """Every metric and slice beside the loss, the worst first: values with their gaps; ``None`` where there is none."""
+    names = [name for name in _worst_first(summary) if name != "loss"]
     if not names:
         return None
     rows = tuple((name, *(_value_and_gap(row, name, summary) for row in summary.rows)) for name in names)
@@ -108,6 +109,18 @@ def seeds_table(summary: Summary) -> Table:
 
 def _metric_names(summary: Summary) -> list[str]:
     return list(dict.fromkeys(name for row in summary.rows for name in row.metrics))
+
+
+def _worst_first(summary: Summary) -> list[str]:
+    """Metrics by the worst place that any recipe gives them."""
+    places = [
+        [name for name in worst_first(row, summary) if name in row.metrics]
+        for row in summary.rows
+        if row.recipe != summary.baseline
+    ]
+    return sorted(
+        _metric_names(summary), key=lambda name: min((own.index(name) for own in places if name in own), default=0)
+    )
 
 
 def _other_metrics(summary: Summary) -> Mapping[str, list[str]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mixprec.formats import unknown_name
+from mixprec.records import PairPlan, TargetRow
 
 from .._folder import check_names
 from ._log_records import LogFile
@@ -34,6 +35,9 @@ class BlackBox:
         seeds: each shared by all names.
         baseline: the name that gaps are taken to; the first by default.
         steps: of each run, for ``{steps}``; ``None`` where the command knows by itself.
+        plan: add seeds, in their order, until the gaps of each name are resolved; there are as many as its budget.
+            ``None`` runs them all.
+        targets: what each name is judged by.
 
     Raises:
         ValueError: a command, a metric or a name that cannot be used; the message says what to mend.
@@ -55,6 +59,8 @@ class BlackBox:
     seeds: tuple[int, ...]
     baseline: str = ""
     steps: int | None = None
+    plan: PairPlan | None = None
+    targets: tuple[TargetRow, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.names or not self.seeds:
@@ -72,6 +78,10 @@ class BlackBox:
             raise unknown_name("baseline", self.baseline, self.names)
         if self.steps is not None and self.steps < 1:
             raise ValueError(f"steps must be at least 1, got {self.steps}")
+        if self.plan is not None and self.plan.max_pairs != len(self.seeds):
+            raise ValueError(
+                f"a plan of at most {self.plan.max_pairs} pairs got {len(self.seeds)} seeds: expected one for each pair"
+            )
         self._check_command()
         for metric in self.sources:
             self._check_file(metric)

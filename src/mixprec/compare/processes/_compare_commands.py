@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Literal
 
-from mixprec.records import ComparisonRecord, EvaluationRecord, Record, RunEndRecord, StepRecord, read_records
+from mixprec.records import ComparisonRecord, EvaluationRecord, Record, RunEndRecord, StepRecord, looks, read_records
 
 from .._folder import RECORDS, RunFolder, refuse_busy, refuse_occupied
 from .._machine import machine_facts, package_versions
+from .._metric_goal import directions
+from .._sequential import run_until_resolved
 from ._black_box import BlackBox
 from ._command_job import CommandJob
 from ._pool import run_jobs
@@ -59,7 +61,7 @@ def compare_commands(
     header = _header(box, slots)
     folder = (RunFolder.resume if resume else RunFolder.create)(path, header, ())
     told(header)
-    with closing(run_jobs(_jobs(box, folder, child_environment(slots)), slots)) as records:
+    with closing(_run(box, folder, header, slots)) as records:
         for record in records:
             folder.add(record)
             told(record)
@@ -68,9 +70,23 @@ def compare_commands(
     return folder.path
 
 
-def _jobs(box: BlackBox, folder: RunFolder, environment: dict[str, str]) -> Iterator[CommandJob]:
-    for seed in box.seeds:
-        for name in box.names:
+def _run(box: BlackBox, folder: RunFolder, header: ComparisonRecord, slots: int) -> Generator[Record]:
+    """What the commands write; with a plan of pairs, look by look."""
+    environment = child_environment(slots)
+
+    def train(names: Sequence[str], seeds: Sequence[int]) -> Generator[Record]:
+        yield from run_jobs(_jobs(box, folder, environment, names, seeds), slots)
+
+    if box.plan is None:
+        return train(box.names, box.seeds)
+    return run_until_resolved(train, folder.header or header, box.names, box.seeds, folder.kept)
+
+
+def _jobs(
+    box: BlackBox, folder: RunFolder, environment: dict[str, str], names: Sequence[str], seeds: Sequence[int]
+) -> Iterator[CommandJob]:
+    for seed in seeds:
+        for name in names:
             if (name, seed) not in folder.finished:
                 yield CommandJob(box, folder.path, name, seed, environment)
 
@@ -80,10 +96,14 @@ def _header(box: BlackBox, slots: int) -> ComparisonRecord:
         workload=box.program,
         recipes=box.names,
         baseline=box.baseline,
-        seeds=box.seeds,
+        seeds=box.seeds if box.plan is None else box.seeds[: looks(box.plan.max_pairs)[0]],
         steps=box.steps or 0,
         machine={**machine_facts("cpu"), "threads": max(1, cores() // slots), "jobs": slots, "device": "the command's"},
         versions=package_versions(),
+        max_pairs=None if box.plan is None else box.plan.max_pairs,
+        critical=() if box.plan is None else box.plan.critical,
+        better=directions(box.targets, {}),
+        targets=box.targets,
         data={"command": box.command, **{f"metric {m.name}": f"{m.file}:{m.key}" for m in box.sources}},
     )
 

@@ -1,0 +1,182 @@
+"""What a comparison's recipes are to the targets that they were to keep."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from ._paired import Gap, Metric
+from ._summary import RecipeSummary, Summary
+from ._types import TargetRow
+from ._verdict import TargetOutcome, Verdict, outcome_of
+
+_Judge = Callable[[RecipeSummary, TargetRow, Summary], Verdict]
+
+#: The worst first.
+_ORDER: Mapping[TargetOutcome, int] = {"missed": 0, "not resolved": 1, "met": 2}
+
+
+def judge(summary: Summary) -> tuple[Verdict, ...]:
+    """Every recipe but the baseline against every target, each recipe's worst first.
+
+    Quality and time are judged by their intervals; memory, which is the same at every seed, by its figure. Time that
+    was emulated, and cost, which no run here tells, are not resolved.
+
+    Example:
+        >>> from mixprec.records import ComparisonRecord, EvaluationRecord, TargetRow, summarize
+        >>> target = TargetRow(name="quality.loss", limit=0.05, unit="absolute", better="lower")
+        >>> header = ComparisonRecord(
+        ...     workload="w", recipes=("fp32", "bf16"), baseline="fp32", seeds=(0, 1, 2), steps=9, machine={},
+        ...     versions={}, data={}, targets=(target,),
+        ... )
+        >>> losses = (
+        ...     EvaluationRecord(recipe=name, seed=seed, step=9, forward="recipe", metrics={"loss": loss + 0.1 * seed})
+        ...     for seed in (0, 1, 2)
+        ...     for name, loss in (("fp32", 2.0), ("bf16", 2.002 + 0.01 * (seed - 1)))
+        ... )
+        >>> [(verdict.recipe, verdict.target, verdict.outcome) for verdict in judge(summarize([header, *losses]))]
+        [('bf16', 'quality.loss', 'met')]
+    """
+    found: list[Verdict] = []
+    for row in summary.rows:
+        if row.recipe != summary.baseline:
+            own = [_JUDGES[target["name"].partition(".")[0]](row, target, summary) for target in summary.targets]
+            found += sorted(own, key=lambda verdict: (_ORDER[verdict.outcome], _margin(verdict)))
+    return tuple(found)
+
+
+def worst_first(row: RecipeSummary, summary: Summary) -> tuple[str, ...]:
+    """The names of a recipe's metrics: those that miss a target first, then by how surely they are worse.
+
+    A metric whose better direction nobody told counts by how surely it differs.
+    """
+    outcomes = {v.target: _ORDER[v.outcome] for v in judge(summary) if v.recipe == row.recipe}
+    untold = len(_ORDER)
+    return tuple(
+        sorted(
+            row.quality,
+            key=lambda name: (
+                outcomes.get(f"quality.{name}", untold),
+                -_sureness(row.quality[name].gap, summary.direction(name)),
+            ),
+        )
+    )
+
+
+def _margin(verdict: Verdict) -> float:
+    """How much room there is to the limit, over the limit; less is worse."""
+    if verdict.measured is None or not math.isfinite(verdict.measured):
+        return -math.inf
+    return (verdict.limit - verdict.measured) / (verdict.limit or 1.0)
+
+
+def _sureness(gap: Gap, better: str | None) -> float:
+    """Standard errors by which a gap is worse than none."""
+    if gap.mean is None or gap.identical:
+        return 0.0
+    if not math.isfinite(gap.mean):
+        return math.inf
+    worse = abs(gap.mean) if better is None else -gap.mean if better == "higher" else gap.mean
+    return worse * math.sqrt(gap.seeds) / gap.sd if gap.sd else math.copysign(math.inf, worse) if gap.seeds > 1 else 0.0
+
+
+def _quality(row: RecipeSummary, target: TargetRow, summary: Summary) -> Verdict:
+    name = target["name"].partition(".")[2]
+    metric, reference = row.quality.get(name), summary.row(summary.baseline)
+    diverged = [run.seed for run in row.runs if run.status == "diverged"]
+    gap = Gap() if metric is None else metric.gap
+    sign = -1.0 if target["better"] == "higher" else 1.0
+    interval = (0.0, 0.0) if gap.identical else gap.interval
+    if interval is not None and sign < 0:
+        interval = -interval[1], -interval[0]
+    limit = _limit(target, None if reference is None else reference.quality.get(name))
+    outcome, reason = outcome_of(interval, limit), ""
+    if diverged or any(not math.isfinite(value) for value in gap.per_seed.values()):
+        outcome, interval = "missed", None
+        reason = f"it diverged under seed {diverged[0]}" if diverged else "a gap is not finite"
+    elif metric is None:
+        reason = f"no run told a metric {name!r}"
+    elif outcome == "not resolved":
+        reason = _lacking(gap, limit)
+    return Verdict(
+        recipe=row.recipe,
+        target=target["name"],
+        outcome=outcome,
+        limit=limit,
+        unit=target["unit"],
+        measured=None if gap.mean is None else sign * gap.mean,
+        interval=interval,
+        pairs=gap.seeds,
+        reason=reason,
+    )
+
+
+def _limit(target: TargetRow, reference: Metric | None) -> float:
+    if target["unit"] == "absolute":
+        return target["limit"]
+    value = None if reference is None else reference.mean
+    return math.nan if value is None else target["limit"] * abs(value)
+
+
+def _lacking(gap: Gap, limit: float) -> str:
+    """What would resolve it."""
+    if gap.interval is None:
+        return f"{gap.seeds} pairs tell no interval"
+    needed = gap.pairs_needed(limit) if limit > 0 and math.isfinite(limit) else None
+    return "" if needed is None or needed <= gap.seeds else f"about {needed} pairs would resolve a gap of {limit:.3g}"
+
+
+def _latency(row: RecipeSummary, target: TargetRow, summary: Summary) -> Verdict:
+    timing, is_ratio = row.timing, target["unit"] == "ratio"
+    value, interval, reason = None, None, ""
+    if timing is not None and is_ratio:
+        value, interval = row.time_ratio, timing.ratio_interval
+    elif timing is not None:
+        value, interval = _milliseconds(row.step_seconds), timing.interval
+        interval = None if interval is None else (1e3 * interval[0], 1e3 * interval[1])
+    outcome = outcome_of(interval, target["limit"])
+    if row.emulated:
+        outcome, reason = "not resolved", "its products were emulated here: the time is not that of its formats"
+    elif interval is None:
+        reason = "no step was timed" if value is None else "one seed tells no interval of its time"
+    return _figure(row, target, outcome, value, interval=interval, reason=reason)
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else 1e3 * seconds
+
+
+def _memory(row: RecipeSummary, target: TargetRow, summary: Summary) -> Verdict:
+    value = row.peak_ratio if target["unit"] == "share" else row.peak_bytes
+    if value is None:
+        return _figure(row, target, "not resolved", None, reason="no peak of memory was measured")
+    return _figure(row, target, "met" if value <= target["limit"] else "missed", value)
+
+
+def _cost(row: RecipeSummary, target: TargetRow, summary: Summary) -> Verdict:
+    return _figure(row, target, "not resolved", None, reason="a run here has no price: `mixprec estimate` tells one")
+
+
+def _figure(
+    row: RecipeSummary,
+    target: TargetRow,
+    outcome: TargetOutcome,
+    value: float | None,
+    *,
+    interval: tuple[float, float] | None = None,
+    reason: str = "",
+) -> Verdict:
+    return Verdict(
+        recipe=row.recipe,
+        target=target["name"],
+        outcome=outcome,
+        limit=target["limit"],
+        unit=target["unit"],
+        measured=value,
+        interval=interval,
+        pairs=len(row.runs),
+        reason=reason,
+    )
+
+
+_JUDGES: Mapping[str, _Judge] = {"quality": _quality, "latency": _latency, "memory": _memory, "cost": _cost}
