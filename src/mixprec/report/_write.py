@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import os
 import re
@@ -71,7 +73,7 @@ def _render(page: Page) -> str:
         nothing=NOTHING,
         style=Markup("\n".join(_template(name) for name in ("page.css", "numbers.css"))),
         script=_script("\n".join(_template(name) for name in ("theme.js", "page.js", "numbers.js"))),
-        plotly=_script(get_plotlyjs()),
+        plotly=_packed(get_plotlyjs()),
         chart_data=_json(page.charts),
         numbers_data=_json(page.numbers.runs if page.numbers else []),
     )
@@ -93,8 +95,13 @@ def _sentence(text: str) -> Markup:
 
 
 def _script(text: str) -> Markup:
-    """Our own and Plotly's code, which may not end its element early."""
+    """Our own code, which may not end its element early."""
     return Markup(text.replace("</script", "<\\/script"))
+
+
+def _packed(text: str) -> Markup:
+    """Code as base64 of gzip: a third of its size, which the page unpacks once it is read."""
+    return Markup(base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode("ascii"))
 
 
 def _json(value: object) -> Markup:

@@ -11,6 +11,7 @@
 
   // Line width, opacity and marker of each kind of trace.
   const LOOK = {
+    band: { line: { width: 0 }, fill: "toself", hoverinfo: "skip", band: true },
     raw: { line: { width: 0.8 }, opacity: 0.14, hoverinfo: "skip" },
     seed: { line: { width: 1 }, opacity: 0.5, hoverinfo: "skip" },
     mean: { line: { width: (meta) => nested(2, 1.4, 8, meta) }, hovertemplate: "%{y:.4f}<extra>%{fullData.name}</extra>" },
@@ -25,6 +26,11 @@
     memory: { hovertemplate: "%{y}: %{customdata}<extra>%{fullData.name}</extra>" },
   };
 
+  // "#rrggbb" with an opacity.
+  function translucent(shade, opacity) {
+    return shade + Math.round(255 * opacity).toString(16).padStart(2, "0");
+  }
+
   function styled(trace) {
     const { series, kind } = trace.meta;
     if (kind === "memory") {
@@ -33,7 +39,11 @@
     const shade = color("series-" + (series % PALETTES));
     const look = LOOK[kind];
     const sized = (value) => (typeof value === "function" ? value(trace.meta) : value);
-    const drawn = { ...trace, ...look };
+    const { band, ...plain } = look;
+    const drawn = { ...trace, ...plain };
+    if (band) {
+      drawn.fillcolor = translucent(shade, 0.16);
+    }
     if (look.line) {
       drawn.line = { width: sized(look.line.width), color: shade, dash: series < PALETTES ? "solid" : "dot" };
     }
