@@ -15,6 +15,7 @@ from ._headline import headline
 from ._lines import LeftOut, Salvaged, read_records, record_line, salvage_records, write_records
 from ._lock import RunLock, Writer, last_writer
 from ._memory_tables import MEMORY_KINDS, grouped, memory_table, per_parameter, sites_table
+from ._pair_plan import PairPlan, looks, spent
 from ._paired import Gap, Metric
 from ._recipe_records import RecipeRecords, group_by_recipe
 from ._recorder_dump import (
@@ -39,6 +40,7 @@ from ._types import (
     RECORD_TYPES,
     RESUMED,
     SCHEMA_VERSION,
+    Better,
     ComparisonRecord,
     CoverageRecord,
     CoverageRow,
@@ -53,8 +55,11 @@ from ._types import (
     StatisticsRecord,
     Status,
     StepRecord,
+    TargetRow,
+    TargetUnit,
     UpdateRecord,
 )
+from ._verdict import TargetOutcome, Verdict, exit_status, outcome_of
 from ._wording import NOTHING, count, percent, size
 
 __all__ = [
@@ -72,6 +77,7 @@ __all__ = [
     "AnalysisRow",
     "AnalysisTotal",
     "BatchRow",
+    "Better",
     "ComparisonRecord",
     "CoverageRecord",
     "CoverageRow",
@@ -86,6 +92,7 @@ __all__ = [
     "MemoryRecord",
     "Metric",
     "Outcome",
+    "PairPlan",
     "Reason",
     "RecipeRecords",
     "RecipeSummary",
@@ -106,21 +113,28 @@ __all__ = [
     "StepRecord",
     "Summary",
     "Table",
+    "TargetOutcome",
+    "TargetRow",
+    "TargetUnit",
     "TensorRow",
     "UpdateRecord",
+    "Verdict",
     "Writer",
     "analysis_csv",
     "analysis_json",
     "count",
     "dump_number",
+    "exit_status",
     "find_dumps",
     "group_by_recipe",
     "grouped",
     "headline",
     "last_writer",
+    "looks",
     "make_folders",
     "memory_table",
     "metrics_table",
+    "outcome_of",
     "per_parameter",
     "percent",
     "read_dump",
@@ -132,6 +146,7 @@ __all__ = [
     "seeds_table",
     "sites_table",
     "size",
+    "spent",
     "summarize",
     "summary_table",
     "sync_folder",

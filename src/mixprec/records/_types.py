@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypedDict
 
 #: Version of the lines that this package writes. A field added, removed or changed in meaning raises it.
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 #: Name of the event from which on a run was continued: it replaces what was recorded from its step on.
 RESUMED = "resumed"
@@ -16,6 +16,9 @@ RESUMED = "resumed"
 Forward = Literal["recipe", "fp32"]
 Status = Literal["done", "interrupted", "failed", "diverged"]
 Severity = Literal["fault", "warning", "note"]
+Better = Literal["lower", "higher"]
+#: Of a metric, of the baseline's value or size, of seconds and bytes, and the currency of the hardware's price.
+TargetUnit = Literal["absolute", "relative", "ratio", "milliseconds", "bytes", "share", "price"]
 
 
 class CoverageRow(TypedDict):
@@ -26,6 +29,20 @@ class CoverageRow(TypedDict):
     format: str
     engine: str
     flops: int
+
+
+class TargetRow(TypedDict):
+    """What a recipe is to keep to.
+
+    ``name`` is that of the targets file, e.g. ``"quality.loss"`` or ``"latency.ratio"``; ``limit`` the most that is
+    allowed, ``unit`` what it counts in; of a metric's gap ``better`` is the direction that costs nothing, else
+    ``"lower"``.
+    """
+
+    name: str
+    limit: float
+    unit: TargetUnit
+    better: Better
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +58,12 @@ class ComparisonRecord:
         machine: facts that a time or a last bit may depend on.
         versions: of packages, by name.
         data: what the workload says of its data (``name``, ``sha256``).
+        max_pairs: the budget of seeds, where they are added until each gap is resolved; ``None`` (as the following are
+            empty) where they were chosen beforehand, and in lines of earlier versions. The seeds are then those that
+            have been begun; a later record of this kind names more.
+        critical: of the intervals after 3, 4, ... ``max_pairs`` pairs; see ``PairPlan``.
+        better: which values of a metric are better, by its name; a slice has its metric's.
+        targets: what each recipe is judged by.
     """
 
     workload: str
@@ -51,6 +74,10 @@ class ComparisonRecord:
     machine: Mapping[str, str | int | float]
     versions: Mapping[str, str]
     data: Mapping[str, str]
+    max_pairs: int | None = None
+    critical: tuple[float, ...] = ()
+    better: Mapping[str, Better] = field(default_factory=dict[str, Better])
+    targets: tuple[TargetRow, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
