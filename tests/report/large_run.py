@@ -85,7 +85,7 @@ def _measured(recipe: str, form: str, sites: int) -> Iterator[Record]:
         for gemm in ("fprop", "dgrad", "wgrad")
     )
     yield CoverageRecord(recipe=recipe, seed=0, rows=rows, uncovered=())
-    saved = {name: 1000 for name in names}
+    saved = dict.fromkeys(names, 1000)
     yield MemoryRecord(
         recipe=recipe,
         seed=0,
