@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mixprec.records import LeftOut, Record, salvage_records
 
-from ._estimates import HardwareEstimate, read_estimates
+from .estimates import HardwareEstimate, read_estimates
 
 RECORDS = "records.jsonl"
 

@@ -9,9 +9,19 @@ from mixprec.records import NOTHING, Gap, RecipeSummary, Summary, Table
 
 from ._figures import two_digits
 
+_HEADERS = ("recipe", "interval", "bootstrap", "pairs", "found in 4 of 5", "verdict")
+_NOTES = (
+    "interval: of the mean of the paired differences, Student's t; it decides",
+    "bootstrap: 95 %, assumes no distribution, to be read beside it",
+    "found in 4 of 5: the smallest true gap that as many pairs find in four of five comparisons",
+)
 
-def interval_chart(summary: Summary) -> dict[str, Any] | None:
-    """Each recipe's final gap in loss: a dot for each pair, the mean and its interval; ``None`` without a pair."""
+
+def interval_chart(summary: Summary) -> tuple[dict[str, Any], Table] | None:
+    """Each recipe's final gap in loss: a dot for each pair, the mean and its interval; and the same in words.
+
+    ``None`` without a pair.
+    """
     traces: list[dict[str, Any]] = []
     for index, row in enumerate(summary.rows):
         gap = _gap(row, summary)
@@ -19,23 +29,11 @@ def interval_chart(summary: Summary) -> dict[str, Any] | None:
             traces += _row(index, row.recipe, gap)
     if not traces:
         return None
-    rows = len({trace["y"][0] for trace in traces})
-    words = " ".join(f"{cells[0]}: {cells[1]}, {cells[2]}." for cells in _cells(summary))
-    return {"traces": traces, "intervals": True, "zero": True, "height": 76 + 34 * rows, "unit": "", "words": words}
-
-
-def intervals_table(summary: Summary) -> Table | None:
-    """The same in words, with what the pairs can resolve; ``None`` without a pair."""
-    rows = _cells(summary)
-    if not rows:
-        return None
-    headers = ("recipe", f"gap to {summary.baseline}", "interval", "bootstrap", "pairs", "found in 4 of 5", "verdict")
-    notes = (
-        "interval: of the mean of the paired differences, Student's t; it decides",
-        "bootstrap: 95 %, assumes no distribution, to be read beside it",
-        "found in 4 of 5: the smallest true gap that as many pairs find in four of five comparisons",
-    )
-    return Table(headers=headers, rows=rows, notes=notes)
+    cells = _cells(summary)
+    words = " ".join(f"{name}: {mean}, {span}." for name, mean, span, *_ in cells)
+    height = 76 + 34 * len(cells)
+    chart = {"traces": traces, "intervals": True, "zero": True, "height": height, "unit": "", "words": words}
+    return chart, Table(headers=(*_HEADERS[:1], f"gap to {summary.baseline}", *_HEADERS[1:]), rows=cells, notes=_NOTES)
 
 
 def _cells(summary: Summary) -> tuple[tuple[str, ...], ...]:

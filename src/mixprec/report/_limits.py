@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from mixprec.records import ComparisonRecord, RecipeRecords, RecipeSummary, Summary, count
 
-from ._estimates import HardwareEstimate
 from ._figures import two_digits
 from ._folder import RunFolder
 from ._step_times import StepTimes
+from .estimates import HardwareEstimate
 
 #: Parameters below which a model is called small: what is known of low precision's failures is of larger ones.
 _SMALL = 1_000_000_000
@@ -25,18 +25,16 @@ def limits(
     estimates: Sequence[HardwareEstimate],
 ) -> tuple[str, ...]:
     """Sentences for the box "What this run cannot tell", the weightiest first."""
-    return tuple(
-        [
-            *_damage(folder),
-            *_versions(folder),
-            *_pairs(summary),
-            *_missing(summary),
-            *_emulated(summary),
-            *_uneven(times),
-            *_size(summary),
-            *_estimated(estimates),
-            *_seen_once(recipes),
-        ]
+    return (
+        *_damage(folder),
+        *_versions(folder),
+        *_pairs(summary),
+        *_missing(summary),
+        *_emulated(summary),
+        *_uneven(times),
+        *_size(summary),
+        *_estimated(estimates),
+        *_seen_once(recipes),
     )
 
 
@@ -78,7 +76,7 @@ def _pairs(summary: Summary) -> Iterable[str]:
         told = ", ".join(f"{two_digits(resolvable[row.recipe])} ({row.recipe})" for row in rows)
         yield (
             f"A gap in loss that {count(pairs, 'pair')} find in four of five comparisons is as large as {told}; "
-            f"smaller ones stay hidden.{_more(rows)}"
+            f"smaller ones stay hidden.{_more(rows, resolvable)}"
         )
 
 
@@ -86,16 +84,12 @@ def _resolvable(row: RecipeSummary) -> float | None:
     return None if row.loss is None or row.loss.gap.identical else row.loss.gap.resolvable()
 
 
-def _more(rows: Sequence[RecipeSummary]) -> str:
-    """How many pairs would halve the coarsest of those."""
-    coarsest = max(rows, key=lambda row: _resolvable(row) or 0.0)
-    gap = _resolvable(coarsest)
-    if not gap or coarsest.loss is None:
-        return ""
-    needed = coarsest.loss.gap.pairs_needed(gap / 4)
-    if needed is None:
-        return ""
-    return f" For {two_digits(gap / 4)} {coarsest.recipe} would need {needed} pairs."
+def _more(rows: Sequence[RecipeSummary], resolvable: Mapping[str, float]) -> str:
+    """How many pairs would tell a quarter of the coarsest of those."""
+    coarsest = max(rows, key=lambda row: resolvable[row.recipe])
+    gap = resolvable[coarsest.recipe] / 4
+    needed = coarsest.loss.gap.pairs_needed(gap) if coarsest.loss and gap else None
+    return "" if needed is None else f" For {two_digits(gap)} {coarsest.recipe} would need {needed} pairs."
 
 
 def _missing(summary: Summary) -> Iterable[str]:

@@ -10,7 +10,6 @@ from typing import Any
 from mixprec.records import (
     EMULATED_NOTE,
     ComparisonRecord,
-    RecipeRecords,
     RecipeSummary,
     Summary,
     Table,
@@ -27,17 +26,17 @@ from mixprec.records import (
 )
 
 from ._curves import gap_chart, has_few_runs, loss_chart
-from ._estimates import estimates_chart, estimates_table, sites_tables
 from ._events import SHOWN_EVENTS, EventLine, event_lines
 from ._folder import RunFolder
 from ._format_map import FormatMap, format_map
-from ._interval_chart import interval_chart, intervals_table
+from ._interval_chart import interval_chart
 from ._limits import limits
 from ._memory_chart import memory_chart
 from ._repeat import Repeat, repeat
 from ._sentence import sentence
 from ._single_run import single_run
 from ._step_times import step_times, times_chart, times_table
+from .estimates import estimates_chart, estimates_table, sites_tables
 from .numbers import FindingLine, Numbers, finding_lines, gather
 
 #: What a GEMM's engine is, in a sentence each.
@@ -122,6 +121,7 @@ def make_page(folder: RunFolder) -> Page:
     summary = summarize(folder.records)
     header, recipes = group_by_recipe(folder.records)
     formats, times, events = _formats(summary), step_times(recipes), tuple(event_lines(recipes))
+    intervals = interval_chart(summary)
     order = {row.recipe: index for index, row in enumerate(summary.rows)}
     # A session's folder has no comparison's header: it is told as the one run that it is.
     alone = single_run(folder.records, recipes, summary)
@@ -136,7 +136,7 @@ def make_page(folder: RunFolder) -> Page:
         if alone is None
         else (Headline(recipe=alone.recipe, text=alone.text),),
         limits=limits(folder, summary, recipes, times, folder.estimates),
-        intervals=intervals_table(summary),
+        intervals=None if intervals is None else intervals[1],
         times=times_table(times, summary),
         format_map=format_map(recipes),
         estimates=estimates_table(folder.estimates, summary.baseline),
@@ -148,7 +148,7 @@ def make_page(folder: RunFolder) -> Page:
         metrics=metrics_table(summary),
         seeds=seeds_table(summary),
         charts={
-            "intervals": interval_chart(summary),
+            "intervals": None if intervals is None else intervals[0],
             "loss": loss_chart(summary, recipes),
             "gap": gap_chart(summary, recipes),
             "times": times_chart(times, order),

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from mixprec.records import Gap, RecipeSummary, Summary, count
 
-from ._estimates import HardwareEstimate
 from ._figures import loss, multiple, two_digits
+from .estimates import HardwareEstimate
 
 
 def sentence(row: RecipeSummary, summary: Summary, estimates: Sequence[HardwareEstimate] = ()) -> str:

@@ -23,7 +23,7 @@
       marker: { size: 7, symbol: "x-thin", line: { width: 1.6 } },
       hovertemplate: "skipped<extra>%{fullData.name}</extra>",
     },
-    pair: { marker: { size: 6, opacity: 0.45 }, cliponaxis: false, hovertemplate: "%{x:.4g}<extra>%{fullData.name}</extra>" },
+    pair: { marker: { size: 15, symbol: "line-ns", line: { width: 1.6 } }, opacity: 0.7, cliponaxis: false, hovertemplate: "%{x:.4g}<extra>%{fullData.name}</extra>" },
     interval: { marker: { size: 11 }, bar: true, cliponaxis: false, hovertemplate: "%{x:.4g}<extra>%{fullData.name}</extra>" },
     time: { marker: { size: 11 }, bar: true, cliponaxis: false, hovertemplate: "median %{x:.4g} ms<extra>%{fullData.name}</extra>" },
     estimate: { hovertemplate: "%{x:.2f}× on %{y}<extra>%{fullData.name}</extra>" },

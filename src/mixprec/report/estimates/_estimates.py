@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from mixprec.records import NOTHING, Table, size
 
-from ._figures import multiple, seconds
+from .._figures import multiple, seconds
 
 ESTIMATES = "estimates.json"
 #: Version of the file.
