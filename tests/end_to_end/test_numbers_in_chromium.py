@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(executable() is None, reason="Chromium is not in
 #: What a reader does, and what the page then says, as text for the test.
 ACTIONS = """
 <script>
-addEventListener("load", () => {
+document.addEventListener("mixprec-drawn", () => {
   const told = [];
   const event = (key) => new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true });
   const press = (key) => document.activeElement.dispatchEvent(event(key));
@@ -137,7 +137,7 @@ def test_keys_and_switches(page: Path, tmp_path: Path):
 @pytest.mark.parametrize("width", [500, 1280])
 def test_nothing_is_wider_than_the_window(page: Path, tmp_path: Path, width: int):
     told = "`width ${document.documentElement.scrollWidth} of ${innerWidth}`"
-    probe = f"<script>addEventListener('load', () => document.body.append({told}))</script>"
+    probe = f"<script>document.addEventListener('mixprec-drawn', () => document.body.append({told}))</script>"
     changed = tmp_path / "page.html"
     changed.write_text(page.read_text(encoding="utf-8").replace("</body>", probe + "</body>"), encoding="utf-8")
     found = re.search(
@@ -167,7 +167,7 @@ def test_the_map_opens_on_what_is_worst(tmp_path: Path):
     ]
     (tmp_path / "run").mkdir()
     write_records(tmp_path / "run" / "records.jsonl", records)
-    said = """<script>addEventListener("load", () => {
+    said = """<script>document.addEventListener("mixprec-drawn", () => {
       const runs = document.getElementById("numbers-run");
       const told = [...runs.options].map((_, i) => {
         runs.value = i;

@@ -55,7 +55,7 @@ def chart(page: str) -> dict[str, Any]:
 
 def test_kinds_of_curves_lie_above_one_another(page: str):
     kinds = [trace["meta"]["kind"] for trace in chart(page)["loss"]["traces"]]
-    order = ("raw", "seed", "mean", "evaluation", "skipped")
+    order = ("band", "raw", "seed", "mean", "evaluation", "skipped")
     assert kinds == sorted(kinds, key=order.index)
     means = [trace for trace in chart(page)["loss"]["traces"] if trace["meta"]["kind"] == "mean"]
     assert [trace["name"] for trace in means] == list(PROFILES)

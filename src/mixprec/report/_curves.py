@@ -15,8 +15,14 @@ Trace = dict[str, Any]
 #: Points of a line that are kept; a screen has no more.
 POINTS = 600
 
+#: Points of each edge of a band.
+BAND_POINTS = 200
+
+#: Runs up to which each has a line of its own; beyond, the band over seeds says it.
+FEW_RUNS = 12
+
 #: Kinds of traces, from the bottom of the picture to its top.
-KINDS = ("raw", "seed", "mean", "evaluation", "skipped")
+KINDS = ("band", "raw", "seed", "mean", "evaluation", "skipped")
 
 #: How the lines of one recipe's losses look, where it has several; more begin anew.
 _DASHES = ("solid", "dash", "dot", "dashdot")
@@ -31,6 +37,7 @@ def loss_chart(summary: Summary, recipes: Mapping[str, RecipeRecords]) -> dict[s
     Where a run has several losses, as a GAN's two, each has a line of its own.
     """
     reach = summary.steps // 30
+    few = has_few_runs(recipes)
     traces: list[Trace] = []
     values: dict[str, list[float]] = {}
     for index, (name, own) in enumerate(recipes.items()):
@@ -38,7 +45,7 @@ def loss_chart(summary: Summary, recipes: Mapping[str, RecipeRecords]) -> dict[s
         for place, (loss, raw) in enumerate(_losses(own).items()):
             smoothed = {seed: smooth(series, reach) for seed, series in raw.items()}
             values[name] += [value for series in smoothed.values() for value in series.values()]
-            lines = _lines(index, name, own, raw, smoothed)
+            lines = _lines(index, name, own, raw, smoothed, few=few)
             traces += [_of_loss(trace, loss, place) for trace in lines] if loss else lines
         traces.append(_evaluations(index, name, _evaluation_losses(own)))
     shown = [value for own in values.values() for value in own]
@@ -49,6 +56,7 @@ def gap_chart(summary: Summary, recipes: Mapping[str, RecipeRecords]) -> dict[st
     """Training loss minus the baseline's at the same step of the same seed, smoothed; ``None`` without a pair."""
     reach = summary.steps // 15
     baseline = recipes.get(summary.baseline, RecipeRecords())
+    few = has_few_runs(recipes)
     traces: list[Trace] = []
     settled: list[float] = []
     values: list[float] = []
@@ -57,8 +65,7 @@ def gap_chart(summary: Summary, recipes: Mapping[str, RecipeRecords]) -> dict[st
             continue
         gaps = {seed: smooth(series, reach) for seed, series in _gaps(own, baseline).items()}
         mean = average([gaps[seed] for seed in _averaged(own) if seed in gaps])
-        if len(gaps) > 1:
-            traces += [_line(index, name, f"seed-{seed}", series, "seed") for seed, series in gaps.items()]
+        traces += _seeds(index, name, gaps, few=few)
         traces.append(_line(index, name, "mean", mean or next(iter(gaps.values()), {}), "mean"))
         shown = [*gaps.values(), mean]
         values += [value for series in shown for value in series.values()]
@@ -83,11 +90,10 @@ def _losses(own: RecipeRecords) -> dict[str, dict[int, dict[int, float]]]:
     return {"": whole}
 
 
-def _lines(index: int, recipe: str, own: RecipeRecords, raw: _Curves, smoothed: _Curves) -> list[Trace]:
+def _lines(index: int, recipe: str, own: RecipeRecords, raw: _Curves, smoothed: _Curves, *, few: bool) -> list[Trace]:
     """One loss of a recipe: its steps, its seeds, their mean, and where steps were skipped."""
-    lines = [_line(index, recipe, f"raw-{seed}", series, "raw") for seed, series in raw.items()]
-    if len(smoothed) > 1:
-        lines += [_line(index, recipe, f"seed-{seed}", series, "seed") for seed, series in smoothed.items()]
+    lines = [_line(index, recipe, f"raw-{seed}", series, "raw") for seed, series in raw.items()] if few else []
+    lines += _seeds(index, recipe, smoothed, few=few)
     mean = average([smoothed[seed] for seed in _averaged(own) if seed in smoothed])
     lines.append(_line(index, recipe, "mean", mean or next(iter(smoothed.values()), {}), "mean"))
     return [*lines, _skips(index, recipe, own, raw, smoothed)]
@@ -99,6 +105,42 @@ def _of_loss(trace: Trace, loss: str, place: int) -> Trace:
     recipe = trace["legendgroup"]
     name = f"{recipe}, {loss}{trace['name'].removeprefix(recipe)}"
     return trace | {"uid": f"{trace['uid']}-{loss}", "name": name, "meta": meta}
+
+
+def has_few_runs(recipes: Mapping[str, RecipeRecords]) -> bool:
+    """Whether each run has a line of its own."""
+    return sum(len(own.steps) for own in recipes.values()) <= FEW_RUNS
+
+
+def _seeds(index: int, recipe: str, series: Mapping[int, Series], *, few: bool) -> list[Trace]:
+    """The band from the lowest to the highest of the seeds, and where there are few runs each on its own."""
+    if len(series) < 2:
+        return []
+    lines = [_line(index, recipe, f"seed-{seed}", one, "seed") for seed, one in series.items()] if few else []
+    return [_band(index, recipe, list(series.values())), *lines]
+
+
+def _band(index: int, recipe: str, series: Sequence[Series]) -> Trace:
+    """A closed outline: forward along the highest, back along the lowest."""
+    edges: dict[int, list[float]] = {}
+    for one in series:
+        for step, value in one.items():
+            edges.setdefault(step, []).append(value)
+    # Where a single seed is left (the others ended early), there is no band.
+    shared = {step: math.nan for step, found in sorted(edges.items()) if len(found) > 1}
+    steps = list(thin(shared, BAND_POINTS))
+    high = [_rounded(max(edges[step])) for step in steps]
+    low = [_rounded(min(edges[step])) for step in reversed(steps)]
+    return _trace(index, recipe, "band", "band", {}) | {
+        "mode": "lines",
+        "name": f"{recipe}, all seeds",
+        "x": [*steps, *reversed(steps)],
+        "y": [*high, *low],
+    }
+
+
+def _rounded(value: float) -> float | None:
+    return float(f"{value:.5g}") if math.isfinite(value) else None
 
 
 def _averaged(own: RecipeRecords) -> list[int]:
@@ -161,7 +203,7 @@ def _trace(index: int, recipe: str, part: str, kind: str, series: Series) -> Tra
         "legendgroup": recipe,
         "showlegend": kind == "mean",
         "x": list(series),
-        "y": [float(f"{value:.5g}") if math.isfinite(value) else None for value in series.values()],
+        "y": [_rounded(value) for value in series.values()],
         "meta": {"series": index, "kind": kind},
     }
 

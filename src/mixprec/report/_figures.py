@@ -79,3 +79,42 @@ def scale(value: float | None) -> str:
     if value > 1 and math.isfinite(value) and math.frexp(value)[0] == 0.5:
         return f"2^{math.frexp(value)[1] - 1}"
     return f"{value:g}"
+
+
+def two_digits(value: float) -> str:
+    """A difference or an uncertainty, to two digits.
+
+    Example:
+        >>> two_digits(0.024843), two_digits(-0.01), two_digits(0.0), two_digits(123.4)
+        ('0.025', '−0.01', '0', '120')
+    """
+    if not math.isfinite(value):
+        return magnitude(value)
+    rounded = float(f"{value:.2g}")
+    return (f"{rounded:.0f}" if 10 <= abs(rounded) < 1e6 else f"{rounded:.2g}").replace("-", "−")
+
+
+def multiple(ratio: float | None) -> str:
+    """A ratio to the baseline.
+
+    Example:
+        >>> multiple(0.2831), multiple(43.21), multiple(None)
+        ('0.28×', '43.2×', '–')
+    """
+    if ratio is None or not math.isfinite(ratio):
+        return NOTHING
+    return f"{ratio:.2f}×" if ratio < 10 else f"{ratio:.3g}×"
+
+
+def seconds(value: float | None) -> str:
+    """A time.
+
+    Example:
+        >>> seconds(0.0123), seconds(2.5), seconds(0.0000031), seconds(None)
+        ('12.3 ms', '2.50 s', '3.1 µs', '–')
+    """
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    if value >= 1:
+        return f"{value:.2f} s"
+    return f"{1e3 * value:.3g} ms" if value >= 1e-3 else f"{1e6 * value:.3g} µs"

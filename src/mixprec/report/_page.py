@@ -10,8 +10,6 @@ from typing import Any
 from mixprec.records import (
     EMULATED_NOTE,
     ComparisonRecord,
-    EventRecord,
-    RecipeRecords,
     RecipeSummary,
     Summary,
     Table,
@@ -27,10 +25,18 @@ from mixprec.records import (
     summary_table,
 )
 
-from ._curves import gap_chart, loss_chart
+from ._curves import gap_chart, has_few_runs, loss_chart
+from ._events import SHOWN_EVENTS, EventLine, event_lines
 from ._folder import RunFolder
+from ._format_map import FormatMap, format_map
+from ._interval_chart import interval_chart
+from ._limits import limits
 from ._memory_chart import memory_chart
+from ._repeat import Repeat, repeat
+from ._sentence import sentence
 from ._single_run import single_run
+from ._step_times import step_times, times_chart, times_table
+from .estimates import estimates_chart, estimates_table, sites_tables
 from .numbers import FindingLine, Numbers, finding_lines, gather
 
 #: What a GEMM's engine is, in a sentence each.
@@ -45,24 +51,12 @@ ENGINES: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class Headline:
-    """A recipe's result in words; ``caveat`` is what restricts it."""
+    """A recipe's result in a sentence; ``details`` say it at length, ``caveat`` is what restricts it."""
 
     recipe: str
     text: str
-    caveat: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class EventLine:
-    """Events of one kind at one site, as one line."""
-
-    recipe: str
-    name: str
-    site: str
-    times: int
-    steps: str
-    message: str
-    details: str
+    details: str = ""
+    caveat: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,12 +90,21 @@ class Page:
     baseline: str
     order: Mapping[str, int]
     headlines: tuple[Headline, ...]
+    limits: tuple[str, ...]
+    intervals: Table | None
+    times: Table | None
+    format_map: FormatMap | None
+    estimates: Table | None
+    estimated_sites: Mapping[str, Table]
+    repeat: Repeat | None
+    left_out_events: int
     main: Table
     unresolved: frozenset[str]
     metrics: Table | None
     seeds: Table
     charts: Mapping[str, Any]
     has_skips: bool
+    few_runs: bool
     memory: Table | None
     sites: Mapping[str, Table]
     bars: tuple[Bar, ...]
@@ -117,7 +120,9 @@ def make_page(folder: RunFolder) -> Page:
     """Gather a page from a run folder."""
     summary = summarize(folder.records)
     header, recipes = group_by_recipe(folder.records)
-    formats = _formats(summary)
+    formats, times, events = _formats(summary), step_times(recipes), tuple(event_lines(recipes))
+    intervals = interval_chart(summary)
+    order = {row.recipe: index for index, row in enumerate(summary.rows)}
     # A session's folder has no comparison's header: it is told as the one run that it is.
     alone = single_run(folder.records, recipes, summary)
     return Page(
@@ -126,25 +131,37 @@ def make_page(folder: RunFolder) -> Page:
         subtitle=_subtitle(summary) if alone is None else alone.subtitle,
         folder=folder.name,
         baseline=summary.baseline,
-        order={row.recipe: index for index, row in enumerate(summary.rows)},
-        headlines=tuple(_headline(row, summary) for row in summary.rows)
+        order=order,
+        headlines=tuple(_headline(row, summary, folder) for row in summary.rows)
         if alone is None
-        else (Headline(recipe=alone.recipe, text=alone.text, caveat=""),),
+        else (Headline(recipe=alone.recipe, text=alone.text),),
+        limits=limits(folder, summary, recipes, times, folder.estimates),
+        intervals=None if intervals is None else intervals[1],
+        times=times_table(times, summary),
+        format_map=format_map(recipes),
+        estimates=estimates_table(folder.estimates, summary.baseline),
+        estimated_sites=sites_tables(folder.estimates),
+        repeat=repeat(folder, header),
+        left_out_events=max(0, len(events) - SHOWN_EVENTS),
         main=summary_table(summary),
         unresolved=frozenset(row.recipe for row in summary.rows if _is_unresolved(row)),
         metrics=metrics_table(summary),
         seeds=seeds_table(summary),
         charts={
+            "intervals": None if intervals is None else intervals[0],
             "loss": loss_chart(summary, recipes),
             "gap": gap_chart(summary, recipes),
+            "times": times_chart(times, order),
             "memory": memory_chart(summary),
+            "estimates": estimates_chart(folder.estimates, summary.baseline, order),
         },
+        few_runs=has_few_runs(recipes),
         has_skips=any(row.skipped_steps for row in summary.rows),
         memory=memory_table(summary),
         sites={row.recipe: table for row in summary.rows if (table := sites_table(row)) is not None},
         bars=tuple(_bar(row, formats) for row in summary.rows if row.flop_shares),
         engine_words=_engine_words(summary),
-        events=tuple(_events(recipes)),
+        events=events[:SHOWN_EVENTS],
         findings=tuple(finding_lines(recipes)),
         numbers=gather(recipes),
         settings=tuple(_settings(header, summary)),
@@ -152,9 +169,10 @@ def make_page(folder: RunFolder) -> Page:
     )
 
 
-def _headline(row: RecipeSummary, summary: Summary) -> Headline:
-    text, caveat, _ = headline(row, summary).partition(EMULATED_NOTE)
-    return Headline(recipe=row.recipe, text=text, caveat=caveat)
+def _headline(row: RecipeSummary, summary: Summary, folder: RunFolder) -> Headline:
+    details, caveat, _ = headline(row, summary).partition(EMULATED_NOTE)
+    text = sentence(row, summary, folder.estimates)
+    return Headline(recipe=row.recipe, text=text, details=f"{row.recipe} {details.strip()}", caveat=caveat)
 
 
 def _subtitle(summary: Summary) -> str:
@@ -189,34 +207,6 @@ def _engine_words(summary: Summary) -> str:
     """What the engines' names mean, those that are on the page."""
     found = {name for row in summary.rows for name in row.engines}
     return " ".join(f"{name.capitalize()}: {words}." for name, words in ENGINES.items() if name in found)
-
-
-def _events(recipes: Mapping[str, RecipeRecords]) -> Iterable[EventLine]:
-    for recipe, own in recipes.items():
-        alike: dict[tuple[str, str], list[EventRecord]] = {}
-        # A session tells its findings as events too; the page has a table of their own for them.
-        found = {(finding.name, finding.seed, finding.step) for finding in own.findings}
-        for event in own.events:
-            if (event.name, event.seed, event.step) in found:
-                continue
-            alike.setdefault((event.name, event.site), []).append(event)
-        for (name, site), events in alike.items():
-            yield _event_line(recipe, name, site, events)
-
-
-def _event_line(recipe: str, name: str, site: str, events: list[EventRecord]) -> EventLine:
-    first, last = min(event.step for event in events), max(event.step for event in events)
-    # A traceback tells its cause in its last line.
-    lines = events[0].message.strip().splitlines() or [""]
-    return EventLine(
-        recipe=recipe,
-        name=name,
-        site="" if site in events[0].message else site,
-        times=len(events),
-        steps=str(first) if first == last else f"{first} to {last}",
-        message=lines[-1],
-        details=events[0].message.strip() if len(lines) > 1 else "",
-    )
 
 
 def _settings(header: ComparisonRecord, summary: Summary) -> Iterable[tuple[str, str]]:

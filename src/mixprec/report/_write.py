@@ -1,28 +1,20 @@
-"""The page as a file: rendered from the template, put in place at once."""
+"""A page as a file: rendered from its template, put in place at once."""
 
 from __future__ import annotations
 
-import json
 import os
-import re
-from dataclasses import fields
+from collections.abc import Callable
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup, escape
-from plotly.offline import get_plotlyjs
-
-from mixprec.records import NOTHING
-
-from ._folder import read_run_folder
-from ._page import Page, make_page
-
-_NUMBER_AND_UNIT = re.compile(r"\S (?=[<>]?\d+ %)|\d (?:%|(?:[kMG]?B|ms|s|of)\b)")
-_WORD, _CODE = re.compile(r"^[a-z]+(?=[ ,])"), re.compile(r"`([^`]+)`")
-_TEMPLATES = Path(__file__).with_name("templates")
+from ._folder import RunFolder, read_run_folder
+from ._page import make_page
+from ._render import render
+from .pair import make_pair_page
 
 
-def write_report(run_folder: str | Path, out: str | Path | None = None) -> Path:
+def write_report(
+    run_folder: str | Path, out: str | Path | None = None, *, told: Callable[[str], None] = lambda line: None
+) -> Path:
     """Render a run folder's records as one HTML page that loads nothing from anywhere.
 
     The page shows what was recorded so far: also of a comparison that still runs or was stopped.
@@ -31,12 +23,13 @@ def write_report(run_folder: str | Path, out: str | Path | None = None) -> Path:
         run_folder: what `mixprec compare` or ``prepare(..., run=...)`` left.
         out: the file to write, in an existing folder; ``report.html`` in the run folder by default. It is replaced
             as a whole: a failure leaves the old one.
+        told: called with a sentence for each damaged line of the records that is left out.
 
     Returns:
         The file that was written.
 
     Raises:
-        ValueError: for a folder without records, with damaged or newer ones, or an ``out`` that is a folder.
+        ValueError: for a folder without records that can be read, or an ``out`` that is a folder.
         OSError: if something cannot be read or written.
 
     Example:
@@ -49,57 +42,56 @@ def write_report(run_folder: str | Path, out: str | Path | None = None) -> Path:
         'report.html'
     """
     folder = Path(run_folder)
-    page = make_page(read_run_folder(folder))
-    path = folder / "report.html" if out is None else Path(out)
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder: give the report a file name, such as {path / 'report.html'}")
-    _replace(path, _render(page))
+    found = read_run_folder(folder)
+    page = make_page(found)
+    path = _file(folder / "report.html" if out is None else Path(out))
+    _tell(found, told)
+    _replace(path, render("page.html", page, charts=page.charts, runs=page.numbers.runs if page.numbers else ()))
     return path
 
 
-def _render(page: Page) -> str:
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES, encoding="utf-8"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"tie": _tie, "sentence": _sentence}
-    return environment.get_template("page.html").render(
-        {field.name: getattr(page, field.name) for field in fields(page)},
-        nothing=NOTHING,
-        style=Markup("\n".join(_template(name) for name in ("page.css", "numbers.css"))),
-        script=_script("\n".join(_template(name) for name in ("theme.js", "page.js", "numbers.js"))),
-        plotly=_script(get_plotlyjs()),
-        chart_data=_json(page.charts),
-        numbers_data=_json(page.numbers.runs if page.numbers else []),
-    )
+def write_pair(
+    first: str | Path,
+    second: str | Path,
+    out: str | Path | None = None,
+    *,
+    told: Callable[[str], None] = lambda line: None,
+) -> Path:
+    """Render two run folders side by side as one page: what differs in their settings, then their figures.
+
+    Args:
+        first: a run folder.
+        second: another.
+        out: the file to write; ``beside-NAME.html`` in the first folder by default, with the second's name.
+        told: called with a sentence for each damaged line of the records that is left out.
+
+    Returns:
+        The file that was written.
+
+    Raises:
+        ValueError: for one folder twice, for one without records, or an ``out`` that is a folder.
+        OSError: if something cannot be read or written.
+    """
+    if Path(first).resolve() == Path(second).resolve():
+        raise ValueError(f"{first} and {second} are one folder: give two runs")
+    folders = read_run_folder(Path(first)), read_run_folder(Path(second))
+    path = _file(Path(first, f"beside-{folders[1].name}.html") if out is None else Path(out))
+    page = make_pair_page(*folders)
+    for found in folders:
+        _tell(found, told)
+    _replace(path, render("pair.html", page, charts=page.charts))
+    return path
 
 
-def _template(name: str) -> str:
-    return (_TEMPLATES / name).read_text(encoding="utf-8")
+def _file(path: Path) -> Path:
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: give the report a file name, such as {path / 'report.html'}")
+    return path
 
 
-def _tie(text: str) -> str:
-    """Keep a number and its unit on one line."""
-    return _NUMBER_AND_UNIT.sub(lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
-
-
-def _sentence(text: str) -> Markup:
-    """A text as one: with a capital where it begins with a word, and a full stop; backquotes make code."""
-    begun = _WORD.sub(lambda found: found[0].capitalize(), text.rstrip("."))
-    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(_tie(begun))))) + "."
-
-
-def _script(text: str) -> Markup:
-    """Our own and Plotly's code, which may not end its element early."""
-    return Markup(text.replace("</script", "<\\/script"))
-
-
-def _json(value: object) -> Markup:
-    """Data inside a script element: escaped so that no text in it can end the element."""
-    return Markup(json.dumps(value, allow_nan=False).replace("<", "\\u003c").replace("&", "\\u0026"))
+def _tell(found: RunFolder, told: Callable[[str], None]) -> None:
+    for line in found.left_out:
+        told(f"left out: {line.reason}")
 
 
 def _replace(path: Path, text: str) -> None:

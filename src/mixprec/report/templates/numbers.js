@@ -173,6 +173,7 @@
   }
 
   function drawExponents() {
+    if (!mixprec.canDraw()) return;
     const found = cell(chosen.tensor);
     if (!found || !found.counts.length) {
       Plotly.purge("chart-exponents");
@@ -242,6 +243,7 @@
   // The time axis -------------------------------------------------------------------------------------------------------
 
   function drawTimeline() {
+    if (!mixprec.canDraw()) return;
     const chart = byId("chart-timeline");
     const told = run().timeline;
     if (!chart) return;

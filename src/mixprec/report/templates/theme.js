@@ -22,13 +22,46 @@ const mixprec = (() => {
     };
   }
 
-  // Now, and whenever the colours or the room change.
+  // Once there is something to draw with, and whenever the colours or the room change.
+  const waiting = [];
+
   function redraw(draw) {
-    draw();
-    for (const query of [matchMedia("(prefers-color-scheme: dark)"), matchMedia("print"), narrow]) {
-      query.addEventListener("change", draw);
-    }
+    waiting.push(draw);
   }
 
-  return { color, commonLayout, narrow, redraw, touch };
+  // Plotly is large and takes a second to start. It is kept compressed, and begun once the words can be read.
+  async function unpacked(text) {
+    const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+    const packed = new ReadableStream({ start(stream) { stream.enqueue(bytes); stream.close(); } });
+    const reader = packed.pipeThrough(new DecompressionStream("gzip")).getReader();
+    const decoder = new TextDecoder();
+    let code = "";
+    for (let part = await reader.read(); !part.done; part = await reader.read()) {
+      code += decoder.decode(part.value, { stream: true });
+    }
+    return code + decoder.decode();
+  }
+
+  async function begin() {
+    if (typeof DecompressionStream === "undefined") {
+      document.querySelectorAll(".chart").forEach((chart) => {
+        chart.textContent = "This browser is too old to draw the chart; the tables hold its numbers.";
+      });
+      return;
+    }
+    const script = document.createElement("script");
+    script.textContent = await unpacked(document.getElementById("plotly").textContent.trim());
+    document.head.append(script);
+    for (const draw of waiting) {
+      draw();
+      for (const query of [matchMedia("(prefers-color-scheme: dark)"), matchMedia("print"), narrow]) {
+        query.addEventListener("change", draw);
+      }
+    }
+    document.dispatchEvent(new Event("mixprec-drawn"));
+  }
+
+  addEventListener("load", () => setTimeout(begin, 30)); // the words are painted first
+
+  return { canDraw: () => typeof Plotly !== "undefined", color, commonLayout, narrow, redraw, touch };
 })();

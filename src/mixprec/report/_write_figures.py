@@ -1,0 +1,84 @@
+"""The figures of a run folder's report as files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from mixprec.records import RecipeRecords, group_by_recipe, summarize
+
+from ._folder import read_run_folder
+from ._format_map import audit_of
+from ._numbers_of import numbers_of
+from ._page import make_page
+from ._step_times import step_times
+from .export import table_csv, write_files
+
+#: What each figure is called.
+_TITLES: Mapping[str, str] = MappingProxyType(
+    {
+        "intervals": "Gap in loss with its interval",
+        "loss": "Training loss",
+        "gap": "Gap in training loss, smoothed",
+        "times": "Time of a step: median, 5th to 95th percentile",
+        "memory": "Memory by kind",
+        "estimates": "Estimated step over the baseline's",
+    }
+)
+
+
+def write_figures(run_folder: str | Path, out: str | Path) -> tuple[Path, ...]:
+    """Write each figure of a run folder's report as PNG and CSV, and all its numbers as JSON.
+
+    ``formats.csv`` has the format of every product of every layer, ``report.json`` the settings, sentences, gaps with
+    their intervals, times, memory and estimates.
+
+    Args:
+        run_folder: what `mixprec compare` or ``prepare(..., run=...)`` left.
+        out: a folder, made where it is missing.
+
+    Returns:
+        The files.
+
+    Raises:
+        ValueError: for a folder without records, or where matplotlib is not installed.
+        OSError: if something cannot be read or written.
+
+    Example:
+        >>> import tempfile
+        >>> from mixprec.records import StepRecord, write_records
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> step = StepRecord(
+        ...     recipe="bf16", seed=0, step=0, loss=2.5, seconds=0.1, applied=True, grad_norm=None, loss_scale=None,
+        ...     tokens=None,
+        ... )
+        >>> write_records(folder / "records.jsonl", [step])
+        >>> sorted(path.name for path in write_figures(folder, folder / "figures"))
+        ['loss.csv', 'loss.png', 'report.json']
+    """
+    folder = read_run_folder(Path(run_folder))
+    page = make_page(folder)
+    header, recipes = group_by_recipe(folder.records)
+    charts: dict[str, Any] = {
+        name: (f"{title} · {page.title}", page.charts[name])
+        for name, title in _TITLES.items()
+        if page.charts.get(name) is not None
+    }
+    formats = list(_formats(recipes))
+    tables = {"formats": table_csv(("site", "gemm", "recipe", "format"), formats)} if formats else {}
+    words = {
+        "sentences": {line.recipe: line.text for line in page.headlines},
+        "limits": page.limits,
+        "repeat": None if page.repeat is None else page.repeat.command,
+    }
+    numbers = numbers_of(summarize(folder.records), header, step_times(recipes), folder.estimates, words)
+    return write_files(Path(out), charts, tables, numbers)
+
+
+def _formats(recipes: Mapping[str, RecipeRecords]) -> Iterable[tuple[str, str, str, str]]:
+    for recipe, own in recipes.items():
+        for site, cells in audit_of(own).items():
+            for gemm, told in cells.items():
+                yield site, gemm, recipe, told

@@ -1,0 +1,87 @@
+"""Figures of two runs on common axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Chart = dict[str, Any]
+
+#: Figures whose rows stand under one another; of the others each run has one, with the same axes.
+ROWS = ("intervals", "times", "memory")
+SIDES = ("loss", "gap")
+
+
+def joined_charts(
+    charts: Sequence[Mapping[str, Chart | None]], names: tuple[str, str], order: Mapping[str, int]
+) -> dict[str, Chart]:
+    """Figures by name: one of both runs for each of ``ROWS``, and ``loss-0``, ``loss-1``, ... for each of ``SIDES``.
+
+    Args:
+        charts: of the first run's page and of the second's.
+        names: of the runs, which are told from one another by them.
+        order: the place of each recipe's colour, in both runs the same.
+    """
+    found: dict[str, Chart] = {}
+    for name in ROWS:
+        pieces = [
+            (_renamed(chart, run, order, place), chart)
+            for place, (run, one) in enumerate(zip(names, charts, strict=True))
+            if (chart := one.get(name)) is not None
+        ]
+        if pieces:
+            found[name] = _joined(name, pieces)
+    for name in SIDES:
+        both = [chart for one in charts if (chart := one.get(name)) is not None]
+        common = {"steps": _union([one["steps"] for one in both]), "range": _union([one["range"] for one in both])}
+        for place, one in enumerate(charts):
+            chart = one.get(name)
+            if chart is not None:
+                found[f"{name}-{place}"] = {**chart, **common, "traces": [_colored(t, order) for t in chart["traces"]]}
+    return found
+
+
+def _joined(name: str, pieces: Sequence[tuple[list[Chart], Chart]]) -> Chart:
+    first = pieces[0][1]
+    traces = _stacked([trace for own, _ in pieces for trace in own]) if name == "memory" else _paired(pieces)
+    rows = len({row for trace in traces for row in trace["y"]})
+    words = " ".join(chart["words"] for _, chart in pieces)
+    return {**first, "traces": traces, "height": 84 + 34 * rows, "words": words}
+
+
+def _paired(pieces: Sequence[tuple[list[Chart], Chart]]) -> list[Chart]:
+    """Rows of one recipe next to one another, in the order of the recipes."""
+    traces = [trace for own, _ in pieces for trace in own]
+    return sorted(traces, key=lambda trace: trace["meta"]["series"])
+
+
+def _stacked(traces: Sequence[Chart]) -> list[Chart]:
+    """Pieces of one kind of memory in one trace, so that the legend has it once."""
+    kinds: dict[int, Chart] = {}
+    for trace in traces:
+        kind = trace["meta"]["series"]
+        if kind not in kinds:
+            kinds[kind] = {**trace, "x": [], "y": [], "customdata": []}
+        for what in ("x", "y", "customdata"):
+            kinds[kind][what] = [*kinds[kind][what], *trace[what]]
+    return [kinds[kind] for kind in sorted(kinds)]
+
+
+def _renamed(chart: Chart, run: str, order: Mapping[str, int], place: int) -> list[Chart]:
+    """Traces whose rows tell the run."""
+    return [
+        _colored(trace, order) | {"uid": f"{trace['uid']}-{place}", "y": [f"{recipe} · {run}" for recipe in trace["y"]]}
+        for trace in chart["traces"]
+    ]
+
+
+def _colored(trace: Chart, order: Mapping[str, int]) -> Chart:
+    recipe = trace.get("legendgroup") or trace["y"][0]
+    if trace["meta"]["kind"] == "memory":
+        return dict(trace)
+    return {**trace, "meta": {**trace["meta"], "series": order[recipe]}}
+
+
+def _union(ranges: Sequence[tuple[float, float] | None]) -> tuple[float, float] | None:
+    told = [one for one in ranges if one is not None]
+    return (min(low for low, _ in told), max(high for _, high in told)) if told else None
