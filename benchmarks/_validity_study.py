@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import torch
-from scipy.stats import spearmanr
+from scipy.stats import rankdata
 from torch import nn
 
 from mixprec.compare import Workload, WorkloadSource
@@ -179,13 +180,17 @@ def _rules(name: str, groups: Sequence[GroupScores]) -> list[Rule]:
 
 def rank_correlation(rows: Sequence[Mapping[str, Any]], of: str, truth: str) -> float:
     """Spearman's, between a column and the measured change."""
-    return float(spearmanr([row[of] for row in rows], [row[truth] for row in rows]).statistic)
+    return _spearman([row[of] for row in rows], [row[truth] for row in rows])
 
 
 def repeatability(rows: Sequence[Mapping[str, Any]], truth: str) -> float:
     """Spearman's, between what was measured on one half of the data and on the other."""
     first, rest = zip(*(row[f"{truth}_parts"] for row in rows), strict=True)
-    return float(spearmanr(first, rest).statistic)
+    return _spearman(first, rest)
+
+
+def _spearman(one: Sequence[float], other: Sequence[float]) -> float:
+    return float(np.corrcoef(rankdata(one), rankdata(other))[0, 1])
 
 
 def _source(subject: Subject) -> WorkloadSource:

@@ -12,9 +12,10 @@ class CandidateScore:
 
     Attributes:
         loss: predicted change of the loss on data like these, from the forward products [units of the loss]:
-            ``curvature`` and what is believed of ``slope``; below 0 where rounding happens to help.
+            ``curvature``, ``beyond`` and what is believed of ``slope``; below 0 where rounding happens to help.
         curvature: the second order of it, at least 0.
-        slope: the first order of it, as measured: ``curvature + slope`` is the change on the measured batches.
+        beyond: what orders beyond the second add, of a cross-entropy where errors are as large as its margins.
+        slope: the first order of it, as measured: ``curvature + beyond + slope`` is the change on the measured batches.
         slope_error: standard error of ``slope`` for other data, from the spread between samples; infinite where
             each batch has only one.
         gradient_error: error of the weight's gradient over the gradient's norm, one draw.
@@ -25,6 +26,7 @@ class CandidateScore:
 
     loss: float
     curvature: float = 0.0
+    beyond: float = 0.0
     slope: float = 0.0
     slope_error: float = 0.0
     gradient_error: float = 0.0

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ._collector import Collector, SiteTally
+from ._margins import beyond_second
 from ._outputs import Counted
 from ._terms import by_term
 
@@ -23,6 +24,7 @@ class BatchScores:
         sites: what was summed of each.
         changes: by site and candidate: [terms], the change of each term to first order.
         drawn: likewise, along gradients drawn so that the mean of the squares is the curvature.
+        missed: [rows of the output], what the model gives to other classes than the target, of a cross-entropy.
     """
 
     loss: float
@@ -30,6 +32,7 @@ class BatchScores:
     sites: Mapping[str, SiteTally]
     changes: Mapping[tuple[str, str], Tensor]
     drawn: Mapping[tuple[str, str], Tensor]
+    missed: Tensor | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,14 +44,16 @@ class Change:
             order.
         slope: the mean of the terms' changes: the first order.
         variance: of ``slope``, between samples; infinite where there is only one.
+        beyond: what comes to these two where errors are as large as margins.
     """
 
     curvature: float
     slope: float
     variance: float
+    beyond: float = 0.0
 
 
-def score_batch(loss: float, collector: Collector, counted: Counted) -> BatchScores:
+def score_batch(loss: float, collector: Collector, counted: Counted, missed: Tensor | None = None) -> BatchScores:
     """What was collected, by term."""
     changes: dict[tuple[str, str], Tensor] = {}
     drawn: dict[tuple[str, str], Tensor] = {}
@@ -57,7 +62,7 @@ def score_batch(loss: float, collector: Collector, counted: Counted) -> BatchSco
             for made, rows in ((changes, tally.projections), (drawn, tally.drawn or tally.projections)):
                 made[name, candidate] = _added([by_term(p, counted.terms).double() * counted.terms for p in rows])
             tally.projections, tally.drawn = [], []
-    return BatchScores(loss=loss, counted=counted, sites=collector.sites, changes=changes, drawn=drawn)
+    return BatchScores(loss=loss, counted=counted, sites=collector.sites, changes=changes, drawn=drawn, missed=missed)
 
 
 def change_of(batches: Sequence[BatchScores], sites: Sequence[str], candidate: str) -> Change:
@@ -70,23 +75,25 @@ def change_of(batches: Sequence[BatchScores], sites: Sequence[str], candidate: s
     for batch in batches:
         here = [(site, candidate) for site in sites if site in batch.sites]
         changes, drawn = (_added([of[key] for key in here]) for of in (batch.changes, batch.drawn))
-        found.append(_change_in(changes, drawn, batch.counted))
+        found.append(_change_in(changes, drawn, batch))
     count = len(found)
     return Change(
         curvature=sum(change.curvature for change in found) / count,
         slope=sum(change.slope for change in found) / count,
         variance=sum(change.variance for change in found) / count**2,
+        beyond=sum(change.beyond for change in found) / count,
     )
 
 
-def _change_in(changes: Tensor, drawn: Tensor, counted: Counted) -> Change:
-    terms, samples = counted.terms, counted.samples
+def _change_in(changes: Tensor, drawn: Tensor, batch: BatchScores) -> Change:
+    terms, samples = batch.counted.terms, batch.counted.samples
     # Terms of one sample are not independent: tokens of a sequence read one another.
     own = len(changes) == terms and samples > 0 and terms % samples == 0
     sums = changes.reshape(samples, -1).sum(1) if own else changes
     spread = float(sums.var()) * len(sums) / terms**2 if len(sums) > 1 else float("inf")
     curvature = 0.5 * float(drawn.square().sum()) / terms
-    return Change(curvature=curvature, slope=float(changes.sum()) / terms, variance=spread)
+    beyond = beyond_second(changes, batch.missed) / terms
+    return Change(curvature=curvature, slope=float(changes.sum()) / terms, variance=spread, beyond=beyond)
 
 
 def _added(parts: Sequence[Tensor]) -> Tensor:

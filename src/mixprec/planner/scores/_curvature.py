@@ -27,7 +27,7 @@ def drawn_gradients(outputs: Outputs, seed: int) -> tuple[Tensor, ...] | None:
     for z, gradient in zip(outputs.values, outputs.gradients, strict=True):
         logits, g = z.detach().float(), gradient.detach().float()
         axis = class_axis(g)
-        if axis is None or not _is_cross_entropy(logits, g, axis, outputs.counted.terms):
+        if axis is None or not is_cross_entropy(logits, g, axis, outputs.counted.terms):
             return None
         p = logits.softmax(axis)
         generator = torch.Generator(device=z.device).manual_seed(seed + len(made))
@@ -39,7 +39,7 @@ def drawn_gradients(outputs: Outputs, seed: int) -> tuple[Tensor, ...] | None:
     return tuple(made) or None
 
 
-def _is_cross_entropy(logits: Tensor, gradient: Tensor, axis: int, terms: int) -> bool:
+def is_cross_entropy(logits: Tensor, gradient: Tensor, axis: int, terms: int) -> bool:
     """Whether each row of a gradient is ``(softmax - target) / terms``, the target being one class, or zero."""
     p = logits.softmax(axis)
     target = torch.zeros_like(p).scatter_(axis, gradient.argmin(axis, keepdim=True), 1.0)

@@ -20,6 +20,7 @@ from ._batch import BatchScores, score_batch
 from ._collector import Collector
 from ._curvature import drawn_gradients
 from ._groups import Grouping
+from ._margins import misses
 from ._notes import notes_on
 from ._outputs import Outputs, OutputWatch
 from ._summary import group_scores
@@ -83,7 +84,7 @@ def measure_scores(
                     _check_products(collector, model)
                     outputs = watch.outputs(value, terms)
                     _backward(value, outputs, collector, seed + index)
-                found.append(score_batch(float(value.detach()), collector, outputs.counted))
+                found.append(score_batch(float(value.detach()), collector, outputs.counted, misses(outputs)))
         finally:
             conversion.restore()
         step_seconds = _step_seconds(model, loss, batches)

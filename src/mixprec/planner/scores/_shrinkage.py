@@ -27,7 +27,7 @@ def shared_slope(changes: Iterable[Change]) -> float:
 
 
 def predicted(change: Change, share: float) -> float:
-    """The expected change of the loss on other data: curvature, and what is believed of the slope.
+    """The expected change of the loss on other data: curvature, what is beyond, and what is believed of the slope.
 
     A slope drawn with variance ``share * 2 * curvature`` and measured with ``change.variance`` is expected at the
     measured value times the first over the sum of both (empirical Bayes; Efron and Morris 1973).
@@ -38,5 +38,5 @@ def predicted(change: Change, share: float) -> float:
     """
     real = share * 2 * change.curvature
     if real == 0.0:
-        return change.curvature
-    return change.curvature + change.slope * real / (real + change.variance)
+        return change.curvature + change.beyond
+    return change.curvature + change.beyond + change.slope * real / (real + change.variance)

@@ -36,12 +36,14 @@ def group_scores(
             )
         )
     every = [site for sites in groups for site in sites]
-    together = {
-        name: change_of(batches, every, name).curvature
-        + sum(g.candidates[name].loss - g.candidates[name].curvature for g in made)
-        for name in candidates
-    }
+    together = {name: _together(change_of(batches, every, name), made, name) for name in candidates}
     return tuple(made), {KEEP: 0.0} | together
+
+
+def _together(change: Change, groups: Sequence[GroupScores], name: str) -> float:
+    """Slopes add up, as they are believed of each group; what is beyond them is of all groups at once."""
+    scores = [group.candidates[name] for group in groups]
+    return change.curvature + change.beyond + sum(s.loss - s.curvature - s.beyond for s in scores)
 
 
 def _score(change: Change, share: float, tallies: Sequence[SiteTally], name: str) -> CandidateScore:
@@ -50,6 +52,7 @@ def _score(change: Change, share: float, tallies: Sequence[SiteTally], name: str
     return CandidateScore(
         loss=predicted(change, share),
         curvature=change.curvature,
+        beyond=change.beyond,
         slope=change.slope,
         slope_error=math.sqrt(change.variance),
         gradient_error=_ratio(sum(t.gradient_error for t in found), gradient),
