@@ -45,8 +45,8 @@ class Options:
     """Training steps before measuring: a plan for weights that have learnt nothing says little."""
     checkpoint: Annotated[Path | None, Parameter(name="--from")] = None
     """Measure at the weights of this checkpoint instead."""
-    batches: int = 1
-    """Batches that are measured."""
+    batches: int | None = None
+    """Batches that are measured. Default: 2, the second only if it is expected to end within the time of 12 steps."""
     pareto: Annotated[bool, Parameter(negative=())] = False
     """Show what can be had for every budget of the loss, too."""
     price: float | None = None

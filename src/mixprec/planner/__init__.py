@@ -16,7 +16,7 @@ from .parallel import (
     plan_parallel,
     shape_of_config,
 )
-from .scores import default_candidates, measure_scores
+from .scores import Effort, default_candidates, measure_scores
 from .trace import LargestBatch, MemoryForecast, largest_batch, predict_memory, resized, take_inventory
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "Choice",
     "CostLine",
     "CostTarget",
+    "Effort",
     "Extras",
     "GroupScores",
     "Inventory",

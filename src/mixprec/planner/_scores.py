@@ -64,8 +64,8 @@ class Scores:
         groups: in the order of the model.
         together: predicted change of the loss where every group has a candidate, by its name: what errors of one
             layer do to those of others included, which a sum over the groups leaves out.
-        seconds: what measuring cost.
-        step_seconds: what one training step of the same batches takes, measured beside it.
+        seconds: what measuring cost, that pass included.
+        step_seconds: what a plain forward and backward pass over the first batch takes, measured before.
         notes: what was left out, and why.
     """
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from mixprec import fake_quantize
 from mixprec.nn import convert
-from mixprec.planner import Candidate, CandidateScore, Scores, measure_scores
+from mixprec.planner import Candidate, CandidateScore, Effort, Scores, measure_scores
 from mixprec.specs import LayerPrecision, Recipe, Rule
 
 from .jobs import BOTH, EXACT, MXFP4, MXFP8, Attending, Pictures, cross_entropy, images, sequences, vectors
@@ -193,9 +193,8 @@ def test_sites_of_a_group_add_before_they_are_squared() -> None:
 
 def test_only_what_is_asked_for_is_scored() -> None:
     model, batch = Attending(), sequences()
-    every, few = (
-        measure_scores(model, cross_entropy, [batch], [MXFP4], also=also) for also in (("activations", "gradients"), ())
-    )
+    every = measure_scores(model, cross_entropy, [batch], [MXFP4])
+    few = measure_scores(model, cross_entropy, [batch], [MXFP4], effort=Effort(activations=False, gradients=False))
     assert [g.name for g in every.groups] == ["q", "qk", "pv", "o", "head"]
     assert [g.name for g in few.groups] == ["q", "o", "head"]
     for group in few.groups:
@@ -203,8 +202,20 @@ def test_only_what_is_asked_for_is_scored() -> None:
         assert score.curvature == pytest.approx(same.curvature, rel=1e-4)
         assert (score.gradient_error, score.gradient_bias, score.gradient_noise) == (0.0, 0.0, 0.0)
         assert same.gradient_error > 0
-    with pytest.raises(ValueError, match=r"unknown part of scores in also: 'gradient'.*did you mean 'gradients'"):
-        measure_scores(model, cross_entropy, [batch], [MXFP4], also=("gradient",))  # pyright: ignore[reportArgumentType]
+
+
+def test_batches_are_measured_while_they_end_in_time() -> None:
+    model, batches = Attending(), [sequences(seed=seed) for seed in range(3)]
+    every = measure_scores(model, cross_entropy, batches, [MXFP4], effort=Effort(most_steps=1e6))
+    first = measure_scores(model, cross_entropy, batches, [MXFP4], effort=Effort(most_steps=1e-6))
+    assert (every.batches, first.batches) == (3, 1)
+    assert not every.notes
+    assert first.notes == ("1 of 3 batches measured: one more was not expected to end within 1e-06 steps' time",)
+    alone = measure_scores(model, cross_entropy, batches[:1], [MXFP4])
+    assert first.loss == alone.loss
+    assert _score(first, "o", "mxfp4") == _score(alone, "o", "mxfp4")
+    with pytest.raises(ValueError, match="most_steps is 0"):
+        Effort(most_steps=0)
 
 
 def test_two_batches_are_the_mean_of_each() -> None:

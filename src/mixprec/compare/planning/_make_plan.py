@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from mixprec.planner import KEEP, Choice, Inventory, estimate_time, measure_scores, pareto, search, seconds_of
+from mixprec.planner import KEEP, Choice, Effort, Inventory, estimate_time, measure_scores, pareto, search, seconds_of
 from mixprec.planner.plan import Asked, Plan, Spent, plan_of_choice
 from mixprec.specs import ACTIVATION_PRODUCTS
 
@@ -16,6 +16,9 @@ from ._limits import Rest, limits_of
 from ._measure import Basis, Scorer, Timing, measure
 from ._request import PlanRequest
 from ._start import Start, start_after, start_from
+
+#: What planning may take, in steps' time, where nobody says how many batches are measured.
+_MOST_STEPS = 12.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +49,8 @@ def plan_workload(request: PlanRequest) -> Planned:
     """
     hardware, kept = request.hardware, replace(request.base, rules=(), phases=())
 
+    effort = Effort(activations=False, gradients=False, most_steps=_MOST_STEPS if request.batches is None else None)
+
     def timing(inventory: Inventory) -> Timing:
         dtype = request.base.compute_dtype
         return lambda group, candidate: seconds_of(group, candidate, hardware, inventory, compute_dtype=dtype)
@@ -53,7 +58,7 @@ def plan_workload(request: PlanRequest) -> Planned:
     return make_plan(
         request,
         lambda model, loss, batches, candidates: measure_scores(
-            model, loss, batches, candidates, also=(), seed=request.seed
+            model, loss, batches, candidates, effort=effort, seed=request.seed
         ),
         timing,
         lambda inventory: estimate_time(inventory, kept, hardware).seconds,

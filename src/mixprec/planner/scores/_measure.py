@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ...formats import unknown_name
 from ...nn import convert, is_without_session, uncompiled
 from ...specs import ACTIVATION_PRODUCTS, LayerPrecision, Recipe, Rule
 from .._candidate import KEEP, Candidate
@@ -19,6 +18,7 @@ from ._aside import aside, frozen
 from ._batch import BatchScores, score_batch
 from ._collector import Collector
 from ._curvature import drawn_gradients
+from ._effort import Effort
 from ._groups import Grouping
 from ._margins import misses
 from ._notes import notes_on
@@ -26,10 +26,9 @@ from ._outputs import Outputs, OutputWatch
 from ._summary import group_scores
 
 Loss = Callable[[nn.Module, Any], Tensor]
-#: What may be scored beside the forward products of weights.
-Also = Literal["activations", "gradients"]
 _NAME = "scores"
 _SEES_ALL = LayerPrecision.uniform("fp32")
+_ALL = Effort()
 
 
 def measure_scores(
@@ -40,7 +39,7 @@ def measure_scores(
     *,
     training: bool | None = False,
     terms: int | None = None,
-    also: Collection[Also] = ("activations", "gradients"),
+    effort: Effort = _ALL,
     seed: int = 0,
 ) -> Scores:
     """Score every candidate for every group of sites, from one forward and backward pass a batch.
@@ -54,29 +53,29 @@ def measure_scores(
         candidates: what to score; ``"keep"`` is added where it is missing.
         training: mode of the model while it is measured; ``None``: as it is.
         terms: that the loss of a batch averages over; ``None``: as many as rows of the model's output have a gradient.
-        also: what is scored beside the forward products of weights: ``"activations"``, products of these with one
-            another (without them attention runs fused), and ``"gradients"``, what candidates do to the weights'.
+        effort: what is measured beside the forward products of weights, and for how long.
         seed: of stochastic roundings.
 
     Returns:
-        The scores; their ``seconds`` are of all this, with the plain passes that ``step_seconds`` was measured in.
+        The scores; their ``seconds`` are of all this, with the plain pass that ``step_seconds`` is of.
 
     Raises:
         ValueError: no batches, a loss that is no finite scalar, a model without a product that rules are about.
     """
     batches = list(batches)
     _check(batches, candidates)
-    _check_also(also)
     precisions = {c.name: c.precision for c in candidates if c.precision is not None}
     began = time.perf_counter()
     grouping, found = Grouping(), list[BatchScores]()
     with aside(model, training=training), uncompiled():
-        conversion = convert(model, _recipe("activations" in also))
+        step_seconds = _step_seconds(model, loss, batches[0])
+        conversion = convert(model, _recipe(effort.activations))
         told = [note for note in conversion.notes if not is_without_session(note)]
         try:
             for index, batch in enumerate(batches):
+                before = time.perf_counter()
                 known = {name for scored in found for name, site in scored.sites.items() if site.weight_gradient > 0}
-                shown = None if "gradients" not in also else known
+                shown = known if effort.gradients else None
                 collector = Collector(precisions, grouping, shown, seed + index)
                 with frozen(model), conversion.products_shown_to(collector), OutputWatch(model) as watch:
                     value = loss(model, batch)
@@ -85,13 +84,20 @@ def measure_scores(
                     outputs = watch.outputs(value, terms)
                     _backward(value, outputs, collector, seed + index)
                 found.append(score_batch(float(value.detach()), collector, outputs.counted, misses(outputs)))
+                now = time.perf_counter()
+                if not effort.allows(now - began, now - before, step_seconds):
+                    break
         finally:
             conversion.restore()
-        step_seconds = _step_seconds(model, loss, batches)
+    if len(found) < len(batches):
+        told.append(
+            f"{len(found)} of {len(batches)} batches measured: one more was not expected to end within "
+            f"{effort.most_steps:g} steps' time"
+        )
     groups, together = group_scores(found, grouping, list(precisions))
     return Scores(
         loss=sum(batch.loss for batch in found) / len(found),
-        batches=len(batches),
+        batches=len(found),
         groups=groups,
         together=together,
         seconds=time.perf_counter() - began,
@@ -119,13 +125,6 @@ def _check(batches: Sequence[Any], candidates: Sequence[Candidate]) -> None:
             raise ValueError(
                 f"candidate {candidate.name!r} has precision {candidate.precision}: only {KEEP!r} has none, and always"
             )
-
-
-def _check_also(also: Collection[str]) -> None:
-    known: tuple[str, ...] = get_args(Also)
-    for name in also:
-        if name not in known:
-            raise unknown_name("part of scores in also:", name, known)
 
 
 def _check_loss(value: Tensor, index: int) -> None:
@@ -163,12 +162,13 @@ def _check_products(collector: Collector, model: nn.Module) -> None:
         )
 
 
-def _step_seconds(model: nn.Module, loss: Loss, batches: Sequence[Any]) -> float:
-    """Of a plain forward and backward pass over a batch, the mean; what was measured before has warmed up."""
+def _step_seconds(model: nn.Module, loss: Loss, batch: Any) -> float:
+    """Of a plain forward and backward pass over a batch, warmed up by a forward pass."""
     parameters = [p for p in model.parameters() if p.requires_grad]
+    with torch.no_grad():
+        loss(model, batch)
     began = time.perf_counter()
-    for batch in batches:
-        value = loss(model, batch)
-        if parameters and value.requires_grad:
-            torch.autograd.grad(value, parameters, allow_unused=True)
-    return (time.perf_counter() - began) / len(batches)
+    value = loss(model, batch)
+    if parameters and isinstance(value, Tensor) and value.numel() == 1 and value.requires_grad:  # pyright: ignore[reportUnnecessaryIsInstance]
+        torch.autograd.grad(value, parameters, allow_unused=True)
+    return time.perf_counter() - began
