@@ -117,7 +117,7 @@ def _chart(rows: Sequence[dict[str, Any]]) -> str:
             mine = [row for row in rows if _model(row["subject"]) == model]
             stages = sorted({(row["subject"]["at"], row["subject"]["steps"]) for row in mine})
             panels[f"{model}, {said}"] = [
-                _bar(f"{name}, step {at}", [row[cast]["layers"] for row in mine if _stage(row) == (at, steps)], of)
+                _bar(f"{name} at {at}", [row[cast]["layers"] for row in mine if _stage(row) == (at, steps)], of)
                 for of, name in (("score", "score"), ("output_error", "output error"))
                 for at, steps in stages
             ]
