@@ -39,7 +39,7 @@ def main() -> None:
     options = _options()
     torch.set_num_threads(1)
     start = time.perf_counter()
-    hardware = load_hardware(Path(options.hardware)) if options.hardware else calibrate(report=print)
+    hardware = load_hardware(Path(options.hardware)) if options.hardware else calibrated()
     seconds = 0.0 if options.hardware else time.perf_counter() - start
     print(f"calibrated in {seconds:.0f} s" if seconds else f"calibrated before: {options.hardware}")
     rows: list[Row] = []
@@ -54,6 +54,11 @@ def main() -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"machine": machine(1), "calibration_seconds": seconds, "rows": rows}, indent=1) + "\n")
     print(f"wrote {path}")
+
+
+def calibrated() -> Hardware:
+    """This machine, as ``mixprec calibrate`` measures it."""
+    return calibrate(report=print, stepper=lambda model, optimizer: prepare(model, optimizer, "fp32").step)
 
 
 def measure_job(name: str, hardware: Hardware, rounds: int, *, terms: bool = False) -> list[Row]:

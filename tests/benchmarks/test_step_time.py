@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from benchmarks.step_time import RECIPES, measure_job
-from mixprec.planner.calibrate import calibrate
+from benchmarks.step_time import RECIPES, calibrated, measure_job
 
 #: What predictions are asked to keep to is a quarter; other work on the machine takes its share of this.
 BOUND = 0.35
@@ -17,7 +16,7 @@ def test_a_gpt_step_is_predicted() -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        rows = {str(row["name"]): row for row in measure_job("gpt", calibrate(), rounds=15)}
+        rows = {str(row["name"]): row for row in measure_job("gpt", calibrated(), rounds=15)}
     finally:
         torch.set_num_threads(threads)
     assert set(rows) == {f"gpt {recipe}" for recipe in RECIPES}

@@ -35,13 +35,19 @@ def command(
     import torch
 
     from mixprec.planner.calibrate import calibrate, dump_hardware
+    from mixprec.training import prepare
 
     if threads is not None:
         if threads < 1:
             raise ValueError(f"--threads must be at least 1, got {threads}")
         torch.set_num_threads(threads)
     with OutputFile(out) as file:  # before a minute is spent
-        measured = calibrate(name=name, quick=quick, report=lambda what: print(f"measuring {what}", file=sys.stderr))
+        measured = calibrate(
+            name=name,
+            quick=quick,
+            report=lambda what: print(f"measuring {what}", file=sys.stderr),
+            stepper=lambda model, optimizer: prepare(model, optimizer, "fp32").step,
+        )
         file.write(dump_hardware(measured))
     print(f"wrote {out}: {measured.title}, {torch.get_num_threads()} threads")
     print(f"`mixprec estimate WORKLOAD --hardware {out}` predicts a step by it")

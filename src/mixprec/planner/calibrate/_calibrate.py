@@ -18,7 +18,7 @@ from ._operators import operator_curves
 from ._products import batched_grid, convolution_grids, product_grid
 from ._stopwatch import Stopwatch
 from ._update import update_curve
-from ._whole_steps import fit_whole_steps
+from ._whole_steps import Stepper, fit_whole_steps, plain_steps
 
 Report = Callable[[str], None]
 _FAMILIES = ("linear", "convolution", "recurrent")
@@ -42,7 +42,7 @@ class _Sizes:
 
 
 _FULL = _Sizes(
-    samples=9,
+    samples=15,
     m=(16, 128, 1024, 4096),
     nk=(16, 64, 256, 1024),
     batched=(16, 64, 256),
@@ -69,18 +69,27 @@ _QUICK = _Sizes(
 )
 
 
-def calibrate(*, name: str = "this-machine", quick: bool = False, report: Report | None = None) -> Hardware:
+def calibrate(
+    *,
+    name: str = "this-machine",
+    quick: bool = False,
+    report: Report | None = None,
+    stepper: Stepper = plain_steps,
+) -> Hardware:
     """Measure the CPU at hand with the threads that torch has now.
 
     Measured are products of matrices at a grid of sizes (in fp32, and in bf16 where it is native), batches of small
     ones, the three products of convolutions, operators by bytes, fused attention and recurrent layers, what every cast
-    of the named recipes adds to a layer, and the steps of four small models, which tell what operators take more
+    of the named recipes adds to a layer, and the steps of five small models, which tell what operators take more
     within a step than alone. Nothing else should run meanwhile.
 
     Args:
         name: of the hardware.
         quick: few sizes, in seconds: enough to see that it works, not to predict by.
         report: is told what is being measured.
+        stepper: of a model and its optimizer makes what takes a loss and updates the model, as training will:
+            ``lambda model, optimizer: mixprec.prepare(model, optimizer, "fp32").step`` for sessions, which add hooks
+            and checks. By default a backward pass and the optimizer's step.
 
     Returns:
         Hardware that is validated for this machine: the same processor, threads and version of torch.
@@ -118,7 +127,7 @@ def calibrate(*, name: str = "this-machine", quick: bool = False, report: Report
     )
     tell("whole steps")
     with torch.random.fork_rng(devices=[]):
-        measured = fit_whole_steps(watch, measured)
+        measured = fit_whole_steps(watch, measured, stepper)
     return as_hardware(name, measured, is_validated=not quick)
 
 

@@ -23,7 +23,7 @@ class Stopwatch:
     Args:
         samples: of each call, of which the median is taken.
         clock: seconds; by default with one thread the process's own time, which leaves out what other work takes.
-        reference: seconds of the reference at the speed that is told; by default its median now.
+        reference: seconds of the reference at the speed that is told; by default its lower quartile now.
 
     Example:
         >>> watch = Stopwatch(samples=3)
@@ -38,7 +38,7 @@ class Stopwatch:
         alone = torch.get_num_threads() == 1
         self._samples, self._clock = samples, clock or (time.process_time if alone else time.perf_counter)
         self._a, self._b, self._c = torch.ones(192, 192), torch.ones(1 << 16), torch.ones(1)
-        found = statistics.median([self._reference() for _ in range(_REFERENCES)])
+        found = statistics.quantiles([self._reference() for _ in range(_REFERENCES)], n=4)[0]
         self.reference = found if reference is None else reference
 
     def seconds(self, *calls: Callable[[], object]) -> list[float]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils import get_total_norm
 from torch.optim import Optimizer
 
 from ...hardware import Grid, Measured
@@ -19,6 +18,20 @@ from ..trace import take_inventory
 from ._as_hardware import as_hardware
 from ._products import CONVOLUTION_PRODUCTS
 from ._stopwatch import Stopwatch
+
+#: Makes of a model and its optimizer what takes a loss and updates the model.
+Stepper = Callable[[nn.Module, Optimizer], Callable[[Tensor], object]]
+
+
+def plain_steps(model: nn.Module, optimizer: Optimizer) -> Callable[[Tensor], object]:
+    """A step without a session: backward pass and update."""
+
+    def step(loss: Tensor) -> None:
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
 
 
 class _Mixer(nn.Module):
@@ -57,7 +70,7 @@ class _Convolutional(nn.Module):
         return F.relu(halving(self.halving(x)) + self.shortcut(x))
 
 
-def fit_whole_steps(watch: Stopwatch, measured: Measured) -> Measured:
+def fit_whole_steps(watch: Stopwatch, measured: Measured, stepper: Stepper) -> Measured:
     """Correct what was measured so that the steps of small models are met.
 
     Blocks of linears and attention at three sizes give the seconds a call and the factor on all else (least squares of
@@ -66,11 +79,12 @@ def fit_whole_steps(watch: Stopwatch, measured: Measured) -> Measured:
     Args:
         watch: measures.
         measured: with no correction yet.
+        stepper: makes the steps.
     """
-    dense = [_row(watch, measured, model, x) for model, x in _dense_models()]
+    dense = [_row(watch, measured, job, stepper) for job in _dense_models()]
     call, cold = _fit([(row.calls / row.seconds, row.alone / row.seconds) for row in dense])
     measured = replace(measured, call=call, cold=cold)
-    rows = [_row(watch, measured, model, x) for model, x in _convolutional_models()]
+    rows = [_row(watch, measured, job, stepper) for job in _convolutional_models()]
     more, factor = _fit([row.convolutional for row in rows])
     scaled = {name: _slower(measured.products[name], more, factor) for name in CONVOLUTION_PRODUCTS}
     return replace(measured, products={**measured.products, **scaled})
@@ -93,8 +107,8 @@ class _Row:
         return self.products / left, self.convolutions / left
 
 
-def _row(watch: Stopwatch, measured: Measured, model: nn.Module, x: Tensor) -> _Row:
-    step, inventory = _step(model, x)
+def _row(watch: Stopwatch, measured: Measured, job: tuple[nn.Module, Tensor], stepper: Stepper) -> _Row:
+    step, inventory = _step(*job, stepper)
     hardware = as_hardware("this-machine", measured, is_validated=False)
     time = estimate_time(inventory, Assignment(precisions={}), hardware)
     kinds = {product.site: product.kind for product in inventory.products}
@@ -141,7 +155,7 @@ def _convolutional_models() -> tuple[tuple[nn.Module, Tensor], ...]:
     return (_Convolutional(12), torch.randn(48, 1, 8, 8)), (_Convolutional(32), torch.randn(64, 1, 8, 8))
 
 
-def _step(model: nn.Module, x: Tensor) -> tuple[Callable[[], None], Inventory]:
+def _step(model: nn.Module, x: Tensor, stepper: Stepper) -> tuple[Callable[[], object], Inventory]:
     def loss(model: nn.Module, x: Tensor) -> Tensor:
         return model(x).square().mean()
 
@@ -149,15 +163,8 @@ def _step(model: nn.Module, x: Tensor) -> tuple[Callable[[], None], Inventory]:
         return AdamW(parameters, lr=1e-4)
 
     inventory = take_inventory(model, loss, x, optimizer=adamw)
-    optimizer = adamw(model.parameters())
-
-    def step() -> None:
-        loss(model, x).backward()
-        get_total_norm([p.grad for p in model.parameters() if p.grad is not None]).isfinite().item()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step, inventory
+    update = stepper(model, adamw(model.parameters()))
+    return lambda: update(loss(model, x)), inventory
 
 
 def _mean(values: Iterable[float]) -> float:
