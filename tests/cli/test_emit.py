@@ -62,7 +62,18 @@ class Model(nn.Module):
 def test_a_plans_file_converts_its_layers_and_tells_its_reasons(tmp_path: Path, job: str) -> None:
     pytest.importorskip("torchao")
     plan, out = tmp_path / "plan.toml", tmp_path / "precision.py"
-    words = ("--hardware", "h100", "--candidates", "fp8", "--loss-budget", "1", "--keep", "second")
+    words = (
+        "--hardware",
+        "h100",
+        "--candidates",
+        "fp8",
+        "--loss-budget",
+        "1",
+        "--keep",
+        "second",
+        "--objective",
+        "memory",
+    )
     quick = ("--steps", "1", "--batches", "1", "--checks", "0", "--pairs", "0")
     assert main(["plan", job, *words, *quick, "--out", str(plan)]) == 0
     assert main(["emit", str(plan), job, "--to", "torchao", "--out", str(out)]) == 0

@@ -30,7 +30,7 @@ class Options:
     """torchao alone: multiply in a wider dtype, for machines without the formats. Slow."""
     seed: int = 0
     """Of the workload's weights and data; the file does not depend on them."""
-    data: Path | None = None
+    data: str | None = None
     """Another text for the built-in workload gpt."""
 
 

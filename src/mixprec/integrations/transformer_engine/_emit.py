@@ -66,7 +66,7 @@ def emit_transformer_engine(
         >>> found = take_inventory(model, lambda model, x: model(x).sum(), torch.ones(32, 32))
         >>> emission = emit_transformer_engine(model, recipe("mxfp8"), found)
         >>> emission.built_in.function.name, emission.layers
-        ('MXFP8BlockScaling', ('0', '2'))
+        ('MXFP8BlockScaling', ('0', '2', '4'))
     """
     read = Given.of(given)
     found = survey(model, read.recipe, inventory, keep)
