@@ -24,6 +24,7 @@ from . import (
     _plan,
     _recipes,
     _report,
+    _table,
     _watch,
 )
 
@@ -39,6 +40,7 @@ _COMMANDS: Mapping[str, Callable[..., int]] = MappingProxyType(
         "analyze": _analyze.command,
         "init": _init.command,
         "report": _report.command,
+        "table": _table.command,
         "watch": _watch.command,
         "recipes": _recipes.command,
         "formats": _formats.command,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
+
+from cyclopts import Parameter
 
 if TYPE_CHECKING:
     from mixprec.compare import BlackBox
@@ -20,11 +22,11 @@ class Processes:
 
     command: str | None = None
     """Instead of a workload: any script, run without a shell, with places {seed}, {recipe}, {run} and {steps}."""
-    metric: tuple[str, ...] = ()
+    metric: Annotated[tuple[str, ...], Parameter(negative=())] = ()
     """With --command, once for each: FILE:KEY or FILE:KEY=NAME, in JSON lines or CSV. The first is the loss."""
     jobs: str = "1"
     """Runs at once, each in a process of its own, or `auto`: as cores and memory allow. Times are not compared then."""
-    sweep: tuple[str, ...] = ()
+    sweep: Annotated[tuple[str, ...], Parameter(negative=())] = ()
     """Expand recipes by a field, as [RECIPE:]PATH=VALUE,VALUE, e.g. wgrad.grad_output.rounding=nearest,stochastic."""
 
 

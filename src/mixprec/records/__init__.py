@@ -35,10 +35,12 @@ from ._recorder_dump import (
     find_dumps,
     read_dump,
 )
+from ._result_table import figures_table, result_table
 from ._smoothed_loss import SMOOTHED_LOSS, TimeToQuality
 from ._statistics_tables import gaps_table, times_table, verdicts_table
 from ._summarize import summarize
 from ._summary import RecipeSummary, RunStatus, SeedRun, Summary
+from ._table_text import table_csv, table_latex, table_markdown
 from ._tables import EMULATED_NOTE, Table, metrics_table, seeds_table, summary_table
 from ._timing import Timing
 from ._types import (
@@ -135,6 +137,7 @@ __all__ = [
     "count",
     "dump_number",
     "exit_status",
+    "figures_table",
     "find_dumps",
     "gaps_table",
     "group_by_recipe",
@@ -156,6 +159,7 @@ __all__ = [
     "read_records",
     "record_line",
     "replace_file",
+    "result_table",
     "salvage_records",
     "seeds_table",
     "sites_table",
@@ -164,6 +168,9 @@ __all__ = [
     "summarize",
     "summary_table",
     "sync_folder",
+    "table_csv",
+    "table_latex",
+    "table_markdown",
     "times_table",
     "verdicts_table",
     "worst_first",
