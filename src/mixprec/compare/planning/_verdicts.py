@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 
 from mixprec.planner import QualityTarget, Targets
 from mixprec.planner.plan import Evidence, Verdict
-from mixprec.records import Gap
-
-#: Exit statuses: all targets met or none given; one missed; none missed and one not resolved.
-MET, MISSED, NOT_RESOLVED = 0, 1, 3
+from mixprec.records import Gap, outcome_of
+from mixprec.records import exit_status as status_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +76,7 @@ def quality_verdict(target: QualityTarget, gap: Gap, baseline: float) -> Verdict
     if target.better == "higher":
         low, high = -high, -low
     most = target.largest_gap(baseline)
-    return "met" if high <= most else "missed" if low > most else "not resolved"
+    return outcome_of((low, high), most)
 
 
 def exit_status(found: Mapping[str, Verdict]) -> int:
@@ -88,6 +86,4 @@ def exit_status(found: Mapping[str, Verdict]) -> int:
         >>> exit_status({}), exit_status({"a": "met", "b": "not resolved"}), exit_status({"a": "missed"})
         (0, 3, 1)
     """
-    if "missed" in found.values():
-        return MISSED
-    return NOT_RESOLVED if "not resolved" in found.values() else MET
+    return status_of(found.values())
