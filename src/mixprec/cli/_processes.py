@@ -131,4 +131,5 @@ def _recorded_metrics(earlier: ComparisonRecord | None) -> tuple[str, ...]:
 
 
 def _recorded_steps(earlier: ComparisonRecord) -> int | None:
-    return earlier.steps or None
+    """The steps that were asked for; a record's own may be those that the command turned out to take."""
+    return int(earlier.data["steps"]) if "steps" in earlier.data else None

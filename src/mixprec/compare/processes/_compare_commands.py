@@ -10,7 +10,7 @@ from typing import Literal
 
 from mixprec.records import ComparisonRecord, EvaluationRecord, Record, RunEndRecord, StepRecord, looks, read_records
 
-from .._folder import RECORDS, RunFolder, refuse_busy, refuse_occupied
+from .._folder import RECORDS, RunFolder, recorded, refuse_busy, refuse_occupied
 from .._machine import machine_facts, package_versions
 from .._metric_goal import directions
 from .._sequential import run_until_resolved
@@ -58,7 +58,7 @@ def compare_commands(
         refuse_running(path, ((name, seed) for seed in box.seeds for name in box.names))
     else:
         refuse_occupied(path)
-    header = _header(box, slots)
+    header = _header(box, slots, box.steps or (recorded(path).steps if resume else 0))
     folder = (RunFolder.resume if resume else RunFolder.create)(path, header, ())
     told(header)
     with closing(_run(box, folder, header, slots)) as records:
@@ -91,20 +91,21 @@ def _jobs(
                 yield CommandJob(box, folder.path, name, seed, environment)
 
 
-def _header(box: BlackBox, slots: int) -> ComparisonRecord:
+def _header(box: BlackBox, slots: int, steps: int) -> ComparisonRecord:
+    asked = {} if box.steps is None else {"steps": str(box.steps)}
     return ComparisonRecord(
         workload=box.program,
         recipes=box.names,
         baseline=box.baseline,
         seeds=box.seeds if box.plan is None else box.seeds[: looks(box.plan.max_pairs)[0]],
-        steps=box.steps or 0,
+        steps=steps,
         machine={**machine_facts("cpu"), "threads": max(1, cores() // slots), "jobs": slots, "device": "the command's"},
         versions=package_versions(),
         max_pairs=None if box.plan is None else box.plan.max_pairs,
         critical=() if box.plan is None else box.plan.critical,
         better=directions(box.targets, {}),
         targets=box.targets,
-        data={"command": box.command, **{f"metric {m.name}": f"{m.file}:{m.key}" for m in box.sources}},
+        data={"command": box.command, **asked, **{f"metric {m.name}": f"{m.file}:{m.key}" for m in box.sources}},
     )
 
 
