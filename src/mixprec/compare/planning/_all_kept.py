@@ -44,7 +44,7 @@ def why_all_kept(
     return (
         f"everything is kept since nothing is faster: the cheapest low precision in {len(groups)} groups would take "
         f"{cast * 1e3:.3g} ms of products and casts a step on {hardware} where keep takes {wide * 1e3:.3g} ms "
-        f"({cast / wide:.3g} times), as casts and launches cost more than the rates give at this size; "
+        f"({cast / wide:.3g} times), as the casts cost more than the rates save at this size; "
         f"{_from_what_width(groups, may, timing, basis.inventory)}"
     )
 
