@@ -12,8 +12,10 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
     *("--disable-quic", "--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    *("--enable-logging=stderr", "--v=0", "--virtual-time-budget=10000"),
+    *("--enable-logging=stderr", "--v=0"),
 )
+#: Timers run at once, and so many of their milliseconds.
+DRAWN = "--virtual-time-budget=10000"
 
 
 @dataclass(frozen=True)
@@ -28,13 +30,14 @@ def executable() -> str | None:
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
-def open_page(page: Path, profile: Path, *, width: int = 1280) -> Opened:
-    """Load a file and wait until it is drawn; `profile` is an empty folder for Chromium's own files."""
+def open_page(page: Path, profile: Path, *, width: int = 1280, until_loaded: bool = False) -> Opened:
+    """Load a file and wait until it is drawn, or only loaded; `profile` is an empty folder for Chromium's own files."""
     program = executable()
     assert program is not None, f"none of {', '.join(NAMES)} is installed"
     command = [
         program,
         *FLAGS,
+        *(() if until_loaded else (DRAWN,)),
         f"--user-data-dir={profile}",
         f"--window-size={width},1600",
         "--dump-dom",

@@ -160,13 +160,26 @@ def test_a_folder_with_nothing_measured(tmp_path: Path):
         write_report(tmp_path)
 
 
-def test_damaged_records_leave_the_old_page(tmp_path: Path):
-    folder = write_run_folder(tmp_path / "run")
+def test_a_damaged_line_is_left_out_and_told(tmp_path: Path):
+    folder = write_run_folder(tmp_path / "run", comparison(seeds=1, steps=8))
+    with (folder / "records.jsonl").open("a") as stream:
+        stream.write("what?\n" + '{"schema": 4, "type": "st')
+    told: list[str] = []
+    text = body(write_report(folder, told=told.append).read_text(encoding="utf-8"))
+    assert len(told) == 1
+    assert "is no record but b'what?'" in told[0]
+    limits = text.partition("What this run cannot tell")[2].partition("</aside>")[0]
+    assert "1\u00a0line of the records" in limits or "1 line of the records" in limits
+    assert "The records end in half a line" in limits
+    assert "What each costs and loses" in text
+
+
+def test_records_that_are_all_damaged_leave_the_old_page(tmp_path: Path):
+    folder = write_run_folder(tmp_path / "run", comparison(seeds=1, steps=8))
     page = write_report(folder)
     before = page.read_bytes()
-    with (folder / "records.jsonl").open("a") as stream:
-        stream.write("what?\n")
-    with pytest.raises(ValueError, match="is no record"):
+    (folder / "records.jsonl").write_text("what?\n")
+    with pytest.raises(ValueError, match=r"is no record.*no line of it can be read"):
         write_report(folder)
     assert page.read_bytes() == before
 

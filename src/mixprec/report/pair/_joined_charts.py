@@ -30,7 +30,7 @@ def joined_charts(
             if (chart := one.get(name)) is not None
         ]
         if pieces:
-            found[name] = _joined(name, pieces)
+            found[name] = _joined(name, pieces, [f"{recipe} · {run}" for recipe in order for run in names])
     for name in SIDES:
         both = [chart for one in charts if (chart := one.get(name)) is not None]
         common = {"steps": _union([one["steps"] for one in both]), "range": _union([one["range"] for one in both])}
@@ -41,9 +41,9 @@ def joined_charts(
     return found
 
 
-def _joined(name: str, pieces: Sequence[tuple[list[Chart], Chart]]) -> Chart:
+def _joined(name: str, pieces: Sequence[tuple[list[Chart], Chart]], places: Sequence[str]) -> Chart:
     first = pieces[0][1]
-    traces = _stacked([trace for own, _ in pieces for trace in own]) if name == "memory" else _paired(pieces)
+    traces = _stacked([trace for own, _ in pieces for trace in own], places) if name == "memory" else _paired(pieces)
     rows = len({row for trace in traces for row in trace["y"]})
     words = " ".join(chart["words"] for _, chart in pieces)
     return {**first, "traces": traces, "height": 84 + 34 * rows, "words": words}
@@ -55,16 +55,17 @@ def _paired(pieces: Sequence[tuple[list[Chart], Chart]]) -> list[Chart]:
     return sorted(traces, key=lambda trace: trace["meta"]["series"])
 
 
-def _stacked(traces: Sequence[Chart]) -> list[Chart]:
-    """Pieces of one kind of memory in one trace, so that the legend has it once."""
-    kinds: dict[int, Chart] = {}
+def _stacked(traces: Sequence[Chart], places: Sequence[str]) -> list[Chart]:
+    """Pieces of one kind of memory in one trace, so that the legend has it once; rows in the order of ``places``."""
+    kinds: dict[int, list[Chart]] = {}
     for trace in traces:
-        kind = trace["meta"]["series"]
-        if kind not in kinds:
-            kinds[kind] = {**trace, "x": [], "y": [], "customdata": []}
-        for what in ("x", "y", "customdata"):
-            kinds[kind][what] = [*kinds[kind][what], *trace[what]]
-    return [kinds[kind] for kind in sorted(kinds)]
+        kinds.setdefault(trace["meta"]["series"], []).append(trace)
+    found: list[Chart] = []
+    for _, alike in sorted(kinds.items()):
+        bars = [bar for one in alike for bar in zip(one["y"], one["x"], one["customdata"], strict=True)]
+        rows, lengths, told = zip(*sorted(bars, key=lambda bar: places.index(bar[0])), strict=True)
+        found.append({**alike[0], "y": list(rows), "x": list(lengths), "customdata": list(told)})
+    return found
 
 
 def _renamed(chart: Chart, run: str, order: Mapping[str, int], place: int) -> list[Chart]:

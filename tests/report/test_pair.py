@@ -1,0 +1,85 @@
+"""Two runs on one page."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mixprec.records import ComparisonRecord, Record
+from mixprec.report import write_pair
+from tests.report.run_folder import comparison, write_run_folder
+
+
+def other() -> Iterator[Record]:
+    """Fewer steps and seeds, another torch, and one recipe less."""
+    for record in comparison(seeds=2, steps=40):
+        if isinstance(record, ComparisonRecord):
+            yield replace(
+                record, recipes=("fp32", "nvfp4", "bf16"), versions={**record.versions, "torch": "2.12.1 <b>"}
+            )
+        elif record.recipe != "mxfp8":
+            yield record
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    place = tmp_path_factory.mktemp("runs")
+    first = write_run_folder(place / "a", comparison(seeds=3, steps=60))
+    second = write_run_folder(place / "b", other())
+    (second / "recipes" / "bf16.toml").write_text('name = "bf16"\ncompute_dtype = "bf16"\n')
+    written = write_pair(first, second)
+    assert written == first / "beside-b.html"
+    return written.read_text(encoding="utf-8")
+
+
+def charts(page: str) -> dict[str, Any]:
+    return json.loads(page.partition('id="chart-data">')[2].partition("</script>")[0])
+
+
+def test_differences_in_settings_come_first_and_alike_ones_are_named(page: str):
+    text = page.partition("<main>")[2]
+    settings = text.partition("What differs in the settings")[2].partition("</section>")[0]
+    assert text.index("What differs in the settings") < text.index("In short")
+    rows = re.findall(
+        r'<th scope="row">([^<]*)</th>\s*<td[^>]*><span>([^<]*)</span></td>\s*<td[^>]*><span>([^<]*)', settings
+    )
+    assert rows == [
+        ("recipes", "fp32, bf16, mxfp8, nvfp4", "fp32, nvfp4, bf16"),
+        ("seeds", "0, 1, 2", "0, 1"),
+        ("steps", "60", "40"),
+        ("versions: torch", "2.13.0", "2.12.1 &lt;b&gt;"),
+    ]
+    assert "alike: workload, baseline, data: name" in settings
+    assert "-compute_dtype = &#34;fp32&#34;" in settings
+    assert "+compute_dtype = &#34;bf16&#34;" in settings
+
+
+def test_a_recipe_has_one_colour_in_both(page: str):
+    for name in ("loss-0", "loss-1", "intervals", "times"):
+        colors = {
+            (trace.get("legendgroup") or trace["y"][0].partition(" · ")[0], trace["meta"]["series"])
+            for trace in charts(page)[name]["traces"]
+        }
+        assert colors <= {("fp32", 0), ("bf16", 1), ("mxfp8", 2), ("nvfp4", 3)}, name
+
+
+def test_rows_of_a_recipe_stand_together_and_curves_have_the_same_axes(page: str):
+    found = charts(page)
+    rows = list(dict.fromkeys(row for trace in found["intervals"]["traces"] for row in trace["y"]))
+    assert rows == ["bf16 · a", "bf16 · b", "mxfp8 · a", "nvfp4 · a", "nvfp4 · b"]
+    weights = found["memory"]["traces"][0]
+    assert weights["name"] == "weights"
+    assert weights["y"][:3] == ["fp32 · a", "fp32 · b", "bf16 · a"]
+    assert found["loss-0"]["range"] == found["loss-1"]["range"]
+    assert found["loss-0"]["steps"] == found["loss-1"]["steps"] == [-0.6, 60.6]
+
+
+def test_one_folder_is_not_compared_with_itself(tmp_path: Path):
+    with pytest.raises(ValueError, match="are one folder: give two runs"):
+        write_pair(tmp_path, tmp_path / "a" / "..")
