@@ -45,8 +45,10 @@ class Options:
     """Training steps before measuring: a plan for weights that have learnt nothing says little."""
     checkpoint: Annotated[Path | None, Parameter(name="--from")] = None
     """Measure at the weights of this checkpoint instead."""
-    batches: int | None = None
-    """Batches that are measured. Default: 2, the second only if it is expected to end within the time of 12 steps."""
+    batches: int = 2
+    """Batches that are measured, at most."""
+    most_steps: float | None = None
+    """Measure a further batch only while the scores are expected to end within this many steps' time. Default: all."""
     pareto: Annotated[bool, Parameter(negative=())] = False
     """Show what can be had for every budget of the loss, too."""
     price: float | None = None
@@ -142,6 +144,7 @@ def _request(workload: str, options: Options) -> PlanRequest:
         steps=options.steps,
         checkpoint=options.checkpoint,
         batches=options.batches,
+        most_steps=options.most_steps,
         seed=options.seed,
         device=options.device,
         name=options.out.stem,

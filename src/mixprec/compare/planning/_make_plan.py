@@ -17,9 +17,6 @@ from ._measure import Basis, Scorer, Timing, measure
 from ._request import PlanRequest
 from ._start import Start, start_after, start_from
 
-#: What planning may take, in steps' time, where nobody says how many batches are measured.
-_MOST_STEPS = 12.0
-
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
@@ -49,7 +46,7 @@ def plan_workload(request: PlanRequest) -> Planned:
     """
     hardware, kept = request.hardware, replace(request.base, rules=(), phases=())
 
-    effort = Effort(activations=False, gradients=False, most_steps=_MOST_STEPS if request.batches is None else None)
+    effort = Effort(activations=False, gradients=False, most_steps=request.most_steps)
 
     def timing(inventory: Inventory) -> Timing:
         dtype = request.base.compute_dtype

@@ -38,8 +38,6 @@ from .._user_code import WorkloadError, calling
 from ._request import PlanRequest
 from ._start import Start
 
-#: Batches where nobody says how many: one alone ranks layers clearly worse.
-_BATCHES = 2
 #: Measures what candidates do to the groups of a model: ``planner.measure_scores``.
 Scorer = Callable[[nn.Module, Callable[[nn.Module, Any], Tensor], Sequence[Any], Sequence[Candidate]], Scores]
 #: Predicts the seconds of a group's products in a step under a candidate.
@@ -73,7 +71,7 @@ def measure(request: PlanRequest, start: Start, scorer: Scorer, timing: Callable
         ValueError: a workload without a product to choose for, or targets that do nothing.
     """
     workload = start.workload
-    batches = [workload.batches(step) for step in range(_BATCHES if request.batches is None else request.batches)]
+    batches = [workload.batches(step) for step in range(request.batches)]
     with calling("a traced step", start.file):
         inventory = take_inventory(workload.model, workload.loss, batches[0], optimizer=workload.optimizer)
     layers = layers_of(workload.model, inventory)

@@ -29,7 +29,9 @@ class PlanRequest:
         emulated: whether formats that the hardware does not multiply may be given too; they gain no time.
         steps: of training under ``base`` before measuring.
         checkpoint: to take the weights from instead.
-        batches: that are measured; ``None``: a second one only within the time of 12 steps.
+        batches: that are measured at most; one alone ranks layers clearly worse than two.
+        most_steps: a further batch is measured only while the scores are expected to end within this many steps' time;
+            the same inputs may then give another plan on a slower machine. ``None``: all batches are.
         seed: of the weights and the data.
         device: where to measure.
         name: of the plan's recipe.
@@ -49,7 +51,8 @@ class PlanRequest:
     emulated: bool = False
     steps: int = 100
     checkpoint: Path | None = None
-    batches: int | None = None
+    batches: int = 2
+    most_steps: float | None = None
     seed: int = 0
     device: str = "cpu"
     name: str = "planned"
@@ -57,7 +60,7 @@ class PlanRequest:
     def __post_init__(self) -> None:
         if not self.candidates:
             raise ValueError("a plan got no candidates: expected names of recipes, e.g. --candidates mxfp8,nvfp4")
-        if self.batches is not None and self.batches < 1:
+        if self.batches < 1:
             raise ValueError(f"a plan got batches={self.batches}: expected at least 1 to measure")
         if self.loss_budget is not None and not self.loss_budget >= 0:
             raise ValueError(f"the loss budget is {self.loss_budget}: expected a number, 0 or more")
