@@ -67,6 +67,16 @@ def test_what_is_missing_is_told(arguments: list[str], told: str, capsys: pytest
     assert told in capsys.readouterr().err
 
 
+def test_steps_that_were_asked_for_are_kept_by_resuming(tmp_path: Path):
+    asked, out = words(tmp_path, "--recipes", "base", "--seeds", "1", "--steps", "7"), tmp_path / "run"
+    asked[2] += " --steps {steps}"
+    assert main([*asked, "--out", str(out)]) == 0
+    assert main(["compare", "--resume", str(out), "--seeds", "2"]) == 0
+    headers = [r for r in read_records(out / "records.jsonl") if isinstance(r, ComparisonRecord)]
+    assert {(header.steps, header.data["steps"]) for header in headers} == {(7, "7")}
+    assert headers[-1].seeds == (0, 1)
+
+
 def test_a_sweep_is_trained_and_its_recipes_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out = tmp_path / "run"
     sweep = ["--sweep", "wgrad.grad_output.rounding=nearest,stochastic"]

@@ -172,7 +172,7 @@ def test_doctor_tells_versions_kernels_and_what_is_native(capsys: pytest.Capture
         (("compare", "none.py"), "none.py: No such file or directory"),
         (("compare", "gpt", "--resume", "none"), "none holds no records.jsonl"),
         (("compare", "gpt", "--device", "tpu9"), "device 'tpu9' cannot be used here"),
-        (("compare",), "expected a workload .*or --command and --metric"),
+        (("compare",), "expected a workload .*, or --command and --metric"),
         (("compare", "gpt", "--seed", "2"), "Unknown option: --seed. Did you mean --seeds"),
         (("compare", "gpt", "--seeds", "two"), 'Invalid value for --seeds: unable to convert "two" into int'),
         (("comapre", "gpt"), 'Unknown command "comapre". Did you mean "compare"'),
