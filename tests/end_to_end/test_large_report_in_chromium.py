@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -49,18 +48,19 @@ def test_it_is_drawn_without_a_complaint_and_fits(page: Path, tmp_path: Path, wi
 
 
 def test_it_opens_in_two_seconds(page: Path, tmp_path: Path):
-    """Until it can be read; the fastest of three, and less what an empty page takes, for other work on the machine."""
-    empty = tmp_path / "empty.html"
-    empty.write_text("<!doctype html><title>nothing</title>", encoding="utf-8")
-    seconds = [loaded(page, tmp_path / f"p{i}") - loaded(empty, tmp_path / f"e{i}") for i in range(3)]
-    assert min(seconds) < 2
+    """Until it is loaded and can be read, by the page's own clock; the fastest of three, for others use the machine."""
+    assert min(loaded(page, tmp_path, place) for place in ("a", "b", "c")) < 2
 
 
-def loaded(page: Path, profile: Path) -> float:
-    """Seconds until Chromium has loaded a page and is done."""
-    start = time.monotonic()
-    open_page(page, profile, until_loaded=True)
-    return time.monotonic() - start
+def loaded(page: Path, folder: Path, place: str) -> float:
+    """Seconds from the start of the navigation to the event that all is loaded."""
+    probe = "addEventListener('load', () => document.body.append(`loaded at ${performance.now()} ms`));"
+    probed = folder / f"{place}.html"
+    text = page.read_text(encoding="utf-8").replace("</body>", f"<script>{probe}</script></body>")
+    probed.write_text(text, encoding="utf-8")
+    found = re.search(r"loaded at ([\d.]+) ms", open_page(probed, folder / place, until_loaded=True).dom)
+    assert found, "it was not loaded"
+    return float(found[1]) / 1000
 
 
 def test_names_are_said_as_they_are(page: Path):
