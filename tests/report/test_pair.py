@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mixprec.records import ComparisonRecord, Record
+from mixprec.records import ComparisonRecord, Record, StepRecord, write_records
 from mixprec.report import write_pair
 from tests.report.run_folder import comparison, write_run_folder
 
@@ -83,3 +83,28 @@ def test_rows_of_a_recipe_stand_together_and_curves_have_the_same_axes(page: str
 def test_one_folder_is_not_compared_with_itself(tmp_path: Path):
     with pytest.raises(ValueError, match="are one folder: give two runs"):
         write_pair(tmp_path, tmp_path / "a" / "..")
+
+
+def test_two_sessions_have_neither_gaps_nor_memory_and_a_page(tmp_path: Path):
+    for name, loss in (("a", 2.5), ("b", 2.25)):
+        (tmp_path / name).mkdir()
+        steps = [
+            StepRecord(
+                recipe="bf16",
+                seed=0,
+                step=step,
+                loss=loss,
+                seconds=0.1,
+                applied=True,
+                grad_norm=None,
+                loss_scale=None,
+                tokens=None,
+            )
+            for step in range(3)
+        ]
+        write_records(tmp_path / name / "records.jsonl", steps)
+    page = write_pair(tmp_path / "a", tmp_path / "b").read_text(encoding="utf-8")
+    found = charts(page)
+    assert [found[f"loss-{i}"]["traces"][-2]["y"] for i in (0, 1)] == [[2.5] * 3, [2.25] * 3]
+    assert (found["intervals"], found["times"], found["memory"]) == (None, None, None)
+    assert "Gap to the baseline, and how sure it is" not in page

@@ -14,23 +14,25 @@ SIDES = ("loss", "gap")
 
 def joined_charts(
     charts: Sequence[Mapping[str, Chart | None]], names: tuple[str, str], order: Mapping[str, int]
-) -> dict[str, Chart]:
+) -> dict[str, Chart | None]:
     """Figures by name: one of both runs for each of ``ROWS``, and ``loss-0``, ``loss-1``, ... for each of ``SIDES``.
+
+    Of ``ROWS`` it is ``None`` where neither run has it.
 
     Args:
         charts: of the first run's page and of the second's.
         names: of the runs, which are told from one another by them.
         order: the place of each recipe's colour, in both runs the same.
     """
-    found: dict[str, Chart] = {}
+    found: dict[str, Chart | None] = {}
     for name in ROWS:
         pieces = [
             (_renamed(chart, run, order, place), chart)
             for place, (run, one) in enumerate(zip(names, charts, strict=True))
             if (chart := one.get(name)) is not None
         ]
-        if pieces:
-            found[name] = _joined(name, pieces, [f"{recipe} · {run}" for recipe in order for run in names])
+        places = [f"{recipe} · {run}" for recipe in order for run in names]
+        found[name] = _joined(name, pieces, places) if pieces else None
     for name in SIDES:
         both = [chart for one in charts if (chart := one.get(name)) is not None]
         common = {"steps": _union([one["steps"] for one in both]), "range": _union([one["range"] for one in both])}
