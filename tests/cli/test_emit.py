@@ -11,37 +11,7 @@ from torch import nn
 
 from mixprec.cli import main
 from mixprec.planner.plan import Plan
-
-WORKLOAD = """
-import torch
-from torch import nn
-import mixprec
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = nn.Linear(1024, 2048), nn.Linear(2048, 64)
-
-    def forward(self, x):
-        return self.second(torch.relu(self.first(x)))
-
-
-def loss(model, batch):
-    return (model(batch).float() - batch[:, :64]).square().mean()
-
-
-def workload(seed, device):
-    torch.manual_seed(seed)
-    return mixprec.Workload(
-        model=Model(),
-        loss=loss,
-        batches=lambda step: torch.randn(512, 1024, generator=torch.Generator().manual_seed(step)),
-        optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.01),
-        steps=4,
-        evaluate=lambda model: {"loss": 0.0},
-    )
-"""
+from tests.cli.small_job import WORKLOAD
 
 
 @pytest.fixture

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from ._asked_recipes import asked_recipes
-from ._processes import Processes, asked_jobs, black_box
+from ._processes import DEFAULT_SEEDS, Processes, asked_jobs, black_box, check_folder_and_seeds
 
 if TYPE_CHECKING:
     from mixprec.compare import BlackBox, Comparison
     from mixprec.records import ComparisonRecord, PairPlan, TargetRow
 
 DEFAULT_RECIPES = "fp32,bf16,mxfp8,nvfp4"
-DEFAULT_SEEDS = 3
 _PROCESSES = Processes()
 
 
@@ -126,10 +125,7 @@ def _comparison(workload: str, options: Options, sweeps: tuple[str, ...]) -> Com
     for name in ("recipes", "baseline", "data", "device"):
         if getattr(options, name) == "":
             raise ValueError(f"--{name} got an empty text: leave it out, or say what it is to be")
-    if options.resume is not None and options.out is not None:
-        raise ValueError("--resume names the folder already: leave --out out")
-    if options.seeds is not None and options.seeds < 1:
-        raise ValueError(f"--seeds must be at least 1, got {options.seeds}")
+    check_folder_and_seeds(options)
     earlier = None if options.resume is None else recorded(options.resume)
     plan = _plan(options, earlier)
     names = options.recipes or (None if earlier else DEFAULT_RECIPES)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from ._asked_recipes import asked_recipes
+from ._named_hardware import named_hardware
 
 if TYPE_CHECKING:
     from mixprec.hardware import Hardware
@@ -155,10 +156,7 @@ def _check(options: Options) -> None:
 
 
 def _hardware(options: Options) -> Hardware | None:
-    from mixprec.hardware import find, load_hardware
-
     if options.hardware is None:
         return None
-    name = options.hardware
-    hardware = load_hardware(Path(name)) if name.endswith(".toml") else find(name)
+    hardware = named_hardware(options.hardware)
     return hardware if options.price is None else replace(hardware, price_per_hour=options.price)

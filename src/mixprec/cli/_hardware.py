@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mixprec.records import NOTHING
 
+from ._named_hardware import named_hardware
 from ._print import print_table
 
 if TYPE_CHECKING:
@@ -26,12 +27,12 @@ def command(name: str | None = None, /) -> int:
     Args:
         name: a device (`h100`, `rtx4090`), or a TOML file. Default: all of them.
     """
-    from mixprec.hardware import find, load_hardware, names
+    from mixprec.hardware import find, names
 
     if name is None:
         _print_all([find(known) for known in names()])
     else:
-        _print_one(load_hardware(name) if name.endswith(".toml") else find(name))
+        _print_one(named_hardware(name))
     return 0
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from ._named_hardware import named_hardware
 from ._output_file import OutputFile
 from ._print import print_table
 
@@ -152,9 +153,7 @@ def _request(workload: str, options: Options) -> PlanRequest:
 
 
 def _hardware(options: Options) -> Hardware:
-    from mixprec.hardware import find, load_hardware
-
-    found = load_hardware(options.hardware) if options.hardware.endswith(".toml") else find(options.hardware)
+    found = named_hardware(options.hardware)
     return found if options.price is None else replace(found, price_per_hour=options.price)
 
 

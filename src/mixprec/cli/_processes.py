@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mixprec.compare import BlackBox
     from mixprec.records import ComparisonRecord
 
-_DEFAULT_SEEDS = 3
+DEFAULT_SEEDS = 3
 _METRIC = "metric "
 
 
@@ -91,13 +91,22 @@ def black_box(workload: str | None, options: _Asked, processes: Processes) -> Bl
     )
 
 
-def _check(workload: str | None, options: _Asked, processes: Processes) -> None:
-    if workload is not None:
-        raise ValueError(f"a workload ('{workload}') and a --command were given: leave one out")
+def check_folder_and_seeds(options: _Asked) -> None:
+    """Refuse what no comparison can be told.
+
+    Raises:
+        ValueError: two folders, or no seed.
+    """
     if options.resume is not None and options.out is not None:
         raise ValueError("--resume names the folder already: leave --out out")
     if options.seeds is not None and options.seeds < 1:
         raise ValueError(f"--seeds must be at least 1, got {options.seeds}")
+
+
+def _check(workload: str | None, options: _Asked, processes: Processes) -> None:
+    if workload is not None:
+        raise ValueError(f"a workload ('{workload}') and a --command were given: leave one out")
+    check_folder_and_seeds(options)
     if processes.sweep:
         raise ValueError(
             "--sweep expands mixprec's recipes; what a --command does with a name is its own: use --recipes"
@@ -122,7 +131,7 @@ def _names(recipes: str | None, earlier: ComparisonRecord | None) -> tuple[str, 
 def _seeds(seeds: int | None, earlier: ComparisonRecord | None) -> tuple[int, ...]:
     if earlier is not None and seeds is None:
         return earlier.seeds
-    return tuple(range(_DEFAULT_SEEDS if seeds is None else seeds))
+    return tuple(range(DEFAULT_SEEDS if seeds is None else seeds))
 
 
 def _recorded_metrics(earlier: ComparisonRecord | None) -> tuple[str, ...]:

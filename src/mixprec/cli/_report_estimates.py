@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ._named_hardware import named_hardware
+
 if TYPE_CHECKING:
     from mixprec.compare import Estimate
     from mixprec.hardware import Hardware
@@ -29,7 +31,10 @@ def write_estimates(run: Path, names: str) -> Path:
     from mixprec.records import replace_file
     from mixprec.report.estimates import ESTIMATES, SCHEMA
 
-    devices = [_device(name) for name in map(str.strip, names.split(","))]
+    asked = [name.strip() for name in names.split(",")]
+    if not all(asked):
+        raise ValueError("--hardware has an empty name: expected devices, with a comma between two")
+    devices = [named_hardware(name) for name in asked]
     header = recorded(run)
     source = load_workload(header.workload, steps=header.steps)
     recipes = recorded_recipes(run)
@@ -37,14 +42,6 @@ def write_estimates(run: Path, names: str) -> Path:
     path = run / ESTIMATES
     replace_file(path, (json.dumps({"schema": SCHEMA, "hardware": told}, allow_nan=False) + "\n").encode())
     return path
-
-
-def _device(name: str) -> Hardware:
-    from mixprec.hardware import find, load_hardware
-
-    if not name:
-        raise ValueError("--hardware has an empty name: expected devices, with a comma between two")
-    return load_hardware(Path(name)) if name.endswith(".toml") else find(name)
 
 
 def _plain(device: Hardware, found: tuple[Estimate, ...]) -> dict[str, Any]:

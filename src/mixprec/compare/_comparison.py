@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 import torch
 
-from mixprec.formats import unknown_name
-from mixprec.records import ComparisonRecord, PairPlan, TargetRow, looks
+from mixprec.records import ComparisonRecord, PairPlan, TargetRow
 from mixprec.specs import Recipe
 
-from ._folder import check_names
+from ._compared import checked_baseline, first_seeds
 from ._loading import WorkloadSource
 from ._machine import machine_facts, package_versions
 from ._metric_goal import directions, with_goals
@@ -51,22 +49,8 @@ class Comparison:
     targets: tuple[TargetRow, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.recipes or not self.seeds:
-            raise ValueError(f"a comparison needs a recipe and a seed, got {len(self.recipes)} and {len(self.seeds)}")
-        for kind, values in (("recipe", self.names), ("seed", self.seeds)):
-            repeated = [str(value) for value, count in Counter(values).items() if count > 1]
-            if repeated:
-                advice = "give each a name of its own" if kind == "recipe" else "name each once"
-                raise ValueError(f"{kind} {', '.join(repeated)} is named more than once: {advice}")
-        check_names(self.names)
-        if not self.baseline:
-            object.__setattr__(self, "baseline", self.names[0])
-        if self.baseline not in self.names:
-            raise unknown_name("baseline", self.baseline, self.names)
-        if self.plan is not None and self.plan.max_pairs != len(self.seeds):
-            raise ValueError(
-                f"a plan of at most {self.plan.max_pairs} pairs got {len(self.seeds)} seeds: expected one for each pair"
-            )
+        baseline = checked_baseline(self.names, self.seeds, self.baseline, self.plan)
+        object.__setattr__(self, "baseline", baseline)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -95,7 +79,7 @@ def check(comparison: Comparison) -> ComparisonRecord:
         workload=comparison.source.name,
         recipes=comparison.names,
         baseline=comparison.baseline,
-        seeds=comparison.seeds if plan is None else comparison.seeds[: looks(plan.max_pairs)[0]],
+        seeds=first_seeds(comparison.seeds, plan),
         steps=workload.steps,
         machine=machine_facts(comparison.device),
         versions=package_versions(),

@@ -20,8 +20,6 @@ from mixprec.records import PairPlan, looks, spent
 
 _Array = np.ndarray[Any, np.dtype[np.float64]]
 
-#: Total error of a plan.
-_ERROR = 0.025
 #: Parts of the range of r. The critical values are right to 0.5 %, and err to both sides.
 _CELLS = 400
 
@@ -44,7 +42,7 @@ def plan_pairs(max_pairs: int) -> PairPlan:
     critical: list[float] = []
     kept, edges = np.full(_CELLS, 1 / _CELLS), np.linspace(-1, 1, _CELLS + 1)  # of r / sqrt(3), which is uniform
     for pairs in range(3, max_pairs + 1):
-        error = _ERROR * spent(pairs, max_pairs)
+        error = PairPlan.error * spent(pairs, max_pairs)
         left = error - (1 - float(kept.sum()))
         share = 1 - error if pairs == 3 else _bound(left, _crossing(kept, edges, pairs))
         critical.append(math.sqrt(pairs - 1) * share / math.sqrt(1 - share * share))

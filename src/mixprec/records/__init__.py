@@ -10,6 +10,7 @@ from ._analysis import (
     analysis_json,
 )
 from ._durable_file import FileFacts, make_folders, read_facts, replace_file, sync_folder, write_file
+from ._fields import to_json
 from ._follow import Followed, RecordFollower
 from ._headline import headline
 from ._judge import judge, worst_first
@@ -42,7 +43,7 @@ from ._summarize import summarize
 from ._summary import RecipeSummary, RunStatus, SeedRun, Summary
 from ._table_text import table_csv, table_latex, table_markdown
 from ._tables import EMULATED_NOTE, Table, metrics_table, seeds_table, summary_table
-from ._timing import Timing
+from ._timing import UNTIMED_STEPS, Timing, percentile
 from ._types import (
     BESIDE,
     RECORD_TYPES,
@@ -68,7 +69,7 @@ from ._types import (
     UpdateRecord,
 )
 from ._verdict import TargetOutcome, Verdict, exit_status, outcome_of
-from ._wording import NOTHING, count, percent, size
+from ._wording import NOTHING, count, duration, percent, size, times
 
 __all__ = [
     "ANALYSIS_SCHEMA_VERSION",
@@ -83,6 +84,7 @@ __all__ = [
     "RESUMED",
     "SCHEMA_VERSION",
     "SMOOTHED_LOSS",
+    "UNTIMED_STEPS",
     "AnalysisRecord",
     "AnalysisRow",
     "AnalysisTotal",
@@ -136,6 +138,7 @@ __all__ = [
     "analysis_json",
     "count",
     "dump_number",
+    "duration",
     "exit_status",
     "figures_table",
     "find_dumps",
@@ -153,6 +156,7 @@ __all__ = [
     "pairs_told",
     "per_parameter",
     "percent",
+    "percentile",
     "power_told",
     "read_dump",
     "read_facts",
@@ -171,7 +175,9 @@ __all__ = [
     "table_csv",
     "table_latex",
     "table_markdown",
+    "times",
     "times_table",
+    "to_json",
     "verdicts_table",
     "worst_first",
     "write_file",

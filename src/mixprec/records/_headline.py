@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ._judge import judge, worst_first
+from ._judge import judge_recipe, worst_first
 from ._paired import Gap, Metric
 from ._power_told import pairs_told, power_told
 from ._smoothed_loss import SMOOTHED_LOSS
@@ -111,7 +111,7 @@ def _power(row: RecipeSummary, summary: Summary) -> str:
 
 def _targets(row: RecipeSummary, summary: Summary) -> str:
     """The targets that are missed or not resolved; or that all are met."""
-    own = [verdict for verdict in judge(summary) if verdict.recipe == row.recipe]
+    own = judge_recipe(row, summary)
     if not own:
         return ""
     parts = [

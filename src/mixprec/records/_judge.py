@@ -37,12 +37,15 @@ def judge(summary: Summary) -> tuple[Verdict, ...]:
         >>> [(verdict.recipe, verdict.target, verdict.outcome) for verdict in judge(summarize([header, *losses]))]
         [('bf16', 'quality.loss', 'met')]
     """
-    found: list[Verdict] = []
-    for row in summary.rows:
-        if row.recipe != summary.baseline:
-            own = [_JUDGES[target["name"].partition(".")[0]](row, target, summary) for target in summary.targets]
-            found += sorted(own, key=lambda verdict: (_ORDER[verdict.outcome], _margin(verdict)))
-    return tuple(found)
+    return tuple(verdict for row in summary.rows for verdict in judge_recipe(row, summary))
+
+
+def judge_recipe(row: RecipeSummary, summary: Summary) -> list[Verdict]:
+    """One recipe against every target, the worst first; of the baseline nothing."""
+    if row.recipe == summary.baseline:
+        return []
+    own = [_JUDGES[target["name"].partition(".")[0]](row, target, summary) for target in summary.targets]
+    return sorted(own, key=lambda verdict: (_ORDER[verdict.outcome], _margin(verdict)))
 
 
 def worst_first(row: RecipeSummary, summary: Summary) -> tuple[str, ...]:
@@ -50,7 +53,7 @@ def worst_first(row: RecipeSummary, summary: Summary) -> tuple[str, ...]:
 
     A metric whose better direction nobody told counts by how surely it differs.
     """
-    outcomes = {v.target: _ORDER[v.outcome] for v in judge(summary) if v.recipe == row.recipe}
+    outcomes = {verdict.target: _ORDER[verdict.outcome] for verdict in judge_recipe(row, summary)}
     untold = len(_ORDER)
     return tuple(
         sorted(

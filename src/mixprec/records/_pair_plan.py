@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 #: Error of a plan: the chance that the interval of any of its looks leaves the true gap out.
 ERROR = 0.025
@@ -50,6 +51,7 @@ class PairPlan:
     ``n`` pairs is its mean plus and minus ``critical[n - 3]`` standard errors.
 
     Attributes:
+        error: the chance that the interval of any look leaves the true gap out.
         max_pairs: the budget.
         critical: for 3, 4, ... ``max_pairs`` pairs; for a number that is no look, as if it were the next one.
 
@@ -61,6 +63,8 @@ class PairPlan:
         >>> plan.at(4), plan.at(9), plan.at(2)
         (5.2, 5.2, None)
     """
+
+    error: ClassVar[float] = ERROR
 
     max_pairs: int
     critical: tuple[float, ...]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 
 from ._bootstrap import bootstrap_interval
 from ._pair_plan import ERROR, FIRST_LOOK, PairPlan, looks, spent
@@ -74,7 +75,7 @@ class Gap:
         half = critical * sd / math.sqrt(self.seeds)
         return center - half, center + half
 
-    @property
+    @cached_property
     def bootstrap(self) -> tuple[float, float] | None:
         """95 % bootstrap-t interval of the mean, which assumes no distribution and knows of no looks.
 
@@ -199,6 +200,7 @@ def _finds(effect: float, pairs: int, critical: float) -> float:
     return chance_beyond(effect * math.sqrt(pairs), pairs - 1, critical)
 
 
+@cache
 def _smallest_effect(pairs: int, critical: float, chance: float) -> float:
     """In spreads."""
     high = critical

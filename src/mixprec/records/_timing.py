@@ -83,8 +83,8 @@ def time_steps(
     halves = [_split_half(values) for values in seconds.values() if len(values) >= 8]
     return Timing(
         steps=len(pooled),
-        p95=_percentile(pooled, 0.95) if len(pooled) >= 20 else None,
-        p99=_percentile(pooled, 0.99) if len(pooled) >= 100 else None,
+        p95=percentile(pooled, 0.95) if len(pooled) >= 20 else None,
+        p99=percentile(pooled, 0.99) if len(pooled) >= 100 else None,
         interquartile=median(map(_interquartile, seconds.values())),
         split_half=max(halves, default=None),
         tokens_per_second=_throughput([record for records in timed.values() for record in records], tokens_only=True),
@@ -102,14 +102,19 @@ def _timed(steps: Mapping[int, Mapping[int, StepRecord]]) -> dict[int, list[Step
     return {seed: records for seed, records in found.items() if records}
 
 
-def _percentile(ordered: Sequence[float], share: float) -> float:
-    """The smallest value that at least this share keeps to."""
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The smallest value of a rising sequence that at least this share of it keeps to (nearest rank).
+
+    Example:
+        >>> percentile([1.0, 2.0, 3.0, 4.0], 0.5), percentile([1.0], 0.99)
+        (2.0, 1.0)
+    """
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def _interquartile(values: Sequence[float]) -> float:
     ordered, middle = sorted(values), median(values)
-    return (_percentile(ordered, 0.75) - _percentile(ordered, 0.25)) / middle if middle else 0.0
+    return (percentile(ordered, 0.75) - percentile(ordered, 0.25)) / middle if middle else 0.0
 
 
 def _split_half(values: Sequence[float]) -> float:

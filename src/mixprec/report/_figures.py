@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from mixprec.records import NOTHING
+from mixprec.records import NOTHING, duration
 
 
 def share(value: float) -> str:
@@ -94,18 +94,6 @@ def two_digits(value: float) -> str:
     return (f"{rounded:.0f}" if 10 <= abs(rounded) < 1e6 else f"{rounded:.2g}").replace("-", "−")
 
 
-def multiple(ratio: float | None) -> str:
-    """A ratio to the baseline.
-
-    Example:
-        >>> multiple(0.2831), multiple(43.21), multiple(None)
-        ('0.28×', '43.2×', '–')
-    """
-    if ratio is None or not math.isfinite(ratio):
-        return NOTHING
-    return f"{ratio:.2f}×" if ratio < 10 else f"{ratio:.3g}×"
-
-
 def seconds(value: float | None) -> str:
     """A time.
 
@@ -113,8 +101,6 @@ def seconds(value: float | None) -> str:
         >>> seconds(0.0123), seconds(2.5), seconds(0.0000031), seconds(None)
         ('12.3 ms', '2.50 s', '3.1 µs', '–')
     """
-    if value is None or not math.isfinite(value):
-        return NOTHING
-    if value >= 1:
-        return f"{value:.2f} s"
-    return f"{1e3 * value:.3g} ms" if value >= 1e-3 else f"{1e6 * value:.3g} µs"
+    if value is None or not math.isfinite(value) or value >= 1e-3:
+        return duration(value)
+    return f"{1e6 * value:.3g} µs"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mixprec.records import Gap, RecipeSummary, Summary, count
+from mixprec.records import Gap, RecipeSummary, Summary, count, times
 
-from ._figures import loss, multiple, two_digits
+from ._figures import loss, two_digits
 from .estimates import HardwareEstimate
 
 
@@ -25,7 +25,7 @@ def sentence(row: RecipeSummary, summary: Summary, estimates: Sequence[HardwareE
     """
     parts = [_quality(row, summary)]
     if row.recipe != summary.baseline:
-        parts += [f"activations {multiple(row.saved_ratio)}"] if row.saved_ratio is not None else []
+        parts += [f"activations {times(row.saved_ratio)}"] if row.saved_ratio is not None else []
         parts += [_time(row)] if row.time_ratio is not None else []
         parts += [told for one in estimates if (told := one.sentence(row.recipe, summary.baseline))]
     return "; ".join(part for part in parts if part) + "."
@@ -75,4 +75,4 @@ def gap_words(gap: Gap, baseline: str) -> str:
 
 
 def _time(row: RecipeSummary) -> str:
-    return f"step {multiple(row.time_ratio)} here{' (emulated)' if row.emulated else ''}"
+    return f"step {times(row.time_ratio)} here{' (emulated)' if row.emulated else ''}"

@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mixprec.records import NOTHING, RecipeRecords, Summary, Table
+from mixprec.records import NOTHING, UNTIMED_STEPS, RecipeRecords, Summary, Table, percentile
+from mixprec.records import times as multiple
 
-from ._figures import multiple, seconds
-
-#: The first steps measure memory and warm caches; no time counts them.
-_UNTIMED = 3
+from ._figures import seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,32 +42,22 @@ def step_times(recipes: Mapping[str, RecipeRecords]) -> dict[str, StepTimes]:
             record
             for steps in own.steps.values()
             for step, record in steps.items()
-            if step >= _UNTIMED and math.isfinite(record.seconds) and record.seconds > 0
+            if step >= UNTIMED_STEPS and math.isfinite(record.seconds) and record.seconds > 0
         ]
         if not timed:
             continue
         ordered = sorted(record.seconds for record in timed)
-        middle = _at(ordered, 0.5)
+        middle = percentile(ordered, 0.5)
         tokens = [record.tokens for record in timed if record.tokens is not None]
         found[name] = StepTimes(
-            early=_at(ordered, 0.05),
+            early=percentile(ordered, 0.05),
             median=middle,
-            late=_at(ordered, 0.95),
-            slowest=_at(ordered, 0.99),
+            late=percentile(ordered, 0.95),
+            slowest=percentile(ordered, 0.99),
             tokens=sum(tokens) / len(tokens) / middle if tokens else None,
             steps=len(timed),
         )
     return found
-
-
-def _at(ordered: list[float], share: float) -> float:
-    """The value that a share of an ordered list does not exceed (nearest rank).
-
-    Example:
-        >>> _at([1.0, 2.0, 3.0, 4.0], 0.5), _at([1.0], 0.99)
-        (2.0, 1.0)
-    """
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def times_table(times: Mapping[str, StepTimes], summary: Summary) -> Table | None:

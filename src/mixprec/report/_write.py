@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 from ._folder import RunFolder, read_run_folder
 from ._page import make_page
 from ._render import render
+from ._replace import replace
 from .pair import make_pair_page
 
 
@@ -46,7 +46,8 @@ def write_report(
     page = make_page(found)
     path = _file(folder / "report.html" if out is None else Path(out))
     _tell(found, told)
-    _replace(path, render("page.html", page, charts=page.charts, runs=page.numbers.runs if page.numbers else ()))
+    text = render("page.html", page, charts=page.charts, runs=page.numbers.runs if page.numbers else ())
+    replace(path, text.encode())
     return path
 
 
@@ -79,7 +80,7 @@ def write_pair(
     page = make_pair_page(*folders)
     for found in folders:
         _tell(found, told)
-    _replace(path, render("pair.html", page, charts=page.charts))
+    replace(path, render("pair.html", page, charts=page.charts).encode())
     return path
 
 
@@ -92,14 +93,3 @@ def _file(path: Path) -> Path:
 def _tell(found: RunFolder, told: Callable[[str], None]) -> None:
     for line in found.left_out:
         told(f"left out: {line.reason}")
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write beside the file, then move: a reader sees the old page or the new one."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        os.replace(beside, path)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise

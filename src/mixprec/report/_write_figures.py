@@ -7,14 +7,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from mixprec.records import RecipeRecords, group_by_recipe, summarize
+from mixprec.records import RecipeRecords, Table, group_by_recipe, summarize, table_csv
 
 from ._folder import read_run_folder
 from ._format_map import audit_of
 from ._numbers_of import numbers_of
 from ._page import make_page
 from ._step_times import step_times
-from .export import table_csv, write_files
+from .export import write_files
 
 #: What each figure is called.
 _TITLES: Mapping[str, str] = MappingProxyType(
@@ -66,8 +66,8 @@ def write_figures(run_folder: str | Path, out: str | Path) -> tuple[Path, ...]:
         for name, title in _TITLES.items()
         if page.charts.get(name) is not None
     }
-    formats = list(_formats(recipes))
-    tables = {"formats": table_csv(("site", "gemm", "recipe", "format"), formats)} if formats else {}
+    formats = Table(headers=("site", "gemm", "recipe", "format"), rows=tuple(_formats(recipes)))
+    tables = {"formats": table_csv(formats)} if formats.rows else {}
     words = {
         "sentences": {line.recipe: line.text for line in page.headlines},
         "limits": page.limits,

@@ -3,47 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from benchmarks._step_jobs import Job, TextLSTM, ViT, cross_entropy
 from mixprec.compare import load_workload
-
-Job = tuple[nn.Module, Callable[[nn.Module, Any], Tensor], Any]
-
-
-class ViT(nn.Module):
-    """Patches of an image through an encoder of two layers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.patch, self.position = nn.Conv2d(3, 64, 4, 4), nn.Parameter(torch.zeros(1, 64, 64))
-        layer = nn.TransformerEncoderLayer(64, 4, 256, dropout=0.0, batch_first=True, norm_first=True)
-        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-        self.head = nn.Linear(64, 10)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.encoder(self.patch(x).flatten(2).mT + self.position).mean(1))
-
-
-class TextLSTM(nn.Module):
-    """Tokens through an LSTM of two layers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tokens, self.cells = nn.Embedding(100, 64), nn.LSTM(64, 128, 2, batch_first=True)
-        self.head = nn.Linear(128, 100)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.cells(self.tokens(x))[0])
-
-
-def cross_entropy(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-    """Mean over all targets."""
-    x, y = batch
-    return F.cross_entropy(model(x).flatten(0, -2), y.flatten())
 
 
 def square(model: nn.Module, batch: Tensor) -> Tensor:

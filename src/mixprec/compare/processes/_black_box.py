@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mixprec.formats import unknown_name
 from mixprec.records import PairPlan, TargetRow
 
-from .._folder import check_names
+from .._compared import checked_baseline
 from ._log_records import LogFile
 from ._metric_source import MetricSource, parse_metric, with_loss
 from ._placeholders import fill, places_in
@@ -63,25 +61,12 @@ class BlackBox:
     targets: tuple[TargetRow, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.names or not self.seeds:
-            raise ValueError(f"a comparison needs a recipe and a seed, got {len(self.names)} and {len(self.seeds)}")
-        for kind, values in (("recipe", self.names), ("seed", self.seeds)):
-            repeated = [str(value) for value, count in Counter(values).items() if count > 1]
-            if repeated:
-                raise ValueError(f"{kind} {repeated[0]} is named more than once: name each once")
         if not all(name.strip() for name in self.names):
             raise ValueError("a recipe has an empty name: expected a word for each")
-        check_names(self.names)
-        if not self.baseline:
-            object.__setattr__(self, "baseline", self.names[0])
-        if self.baseline not in self.names:
-            raise unknown_name("baseline", self.baseline, self.names)
+        baseline = checked_baseline(self.names, self.seeds, self.baseline, self.plan)
+        object.__setattr__(self, "baseline", baseline)
         if self.steps is not None and self.steps < 1:
             raise ValueError(f"steps must be at least 1, got {self.steps}")
-        if self.plan is not None and self.plan.max_pairs != len(self.seeds):
-            raise ValueError(
-                f"a plan of at most {self.plan.max_pairs} pairs got {len(self.seeds)} seeds: expected one for each pair"
-            )
         self._check_command()
         for metric in self.sources:
             self._check_file(metric)

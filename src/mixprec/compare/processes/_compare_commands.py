@@ -8,8 +8,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Literal
 
-from mixprec.records import ComparisonRecord, EvaluationRecord, Record, RunEndRecord, StepRecord, looks, read_records
+from mixprec.records import ComparisonRecord, EvaluationRecord, Record, RunEndRecord, StepRecord, read_records
 
+from .._compared import first_seeds
 from .._folder import RECORDS, RunFolder, recorded, refuse_busy, refuse_occupied
 from .._machine import machine_facts, package_versions
 from .._metric_goal import directions
@@ -97,7 +98,7 @@ def _header(box: BlackBox, slots: int, steps: int) -> ComparisonRecord:
         workload=box.program,
         recipes=box.names,
         baseline=box.baseline,
-        seeds=box.seeds if box.plan is None else box.seeds[: looks(box.plan.max_pairs)[0]],
+        seeds=first_seeds(box.seeds, box.plan),
         steps=steps,
         machine={**machine_facts("cpu"), "threads": max(1, cores() // slots), "jobs": slots, "device": "the command's"},
         versions=package_versions(),

@@ -10,6 +10,7 @@ from torch import nn
 
 from .._expression import Call, Name
 from .._extra import built
+from .._target import refuse_another_model
 from ._source import source_of
 
 INSTALL = 'pip install "mixprec[torchao]"'
@@ -89,14 +90,7 @@ class TorchaoEmission:
             ValueError: the model lacks a layer, or has something else in its place; nothing is converted then.
             ImportError: torchao is not installed, or its release has other names.
         """
-        modules = dict(model.named_modules())
-        for layer in self.layers:
-            if type(modules.get(layer)) is not nn.Linear:
-                got = type(modules[layer]).__name__ if layer in modules else "nothing"
-                raise ValueError(
-                    f"recipe '{self.recipe}' was emitted for a model with an nn.Linear at {layer}, and this one has "
-                    f"{got} there: emit it for this model"
-                )
+        refuse_another_model(model, self.layers, self.recipe)
         configs = [setting.make_config() for setting in self.settings]
         for setting, config in zip(self.settings, configs, strict=True):
             convert = built(setting.converter, what="This recipe", package="torchao", install=INSTALL)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from ...specs import OPERANDS, Cast, LayerPrecision
+from .._casts import GEMMS, power_of_two
 from .._expression import Call, Name, Value
 
 _MODULE = "torchao.float8.config"
 _DTYPES = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
-#: How torchao rounds a scale, by whether the config's flag is set.
-_POWERS_OF_TWO = {("fp32", "exact"): False, ("e8m0", "rceil"): True}
 #: The config's field of each operand.
 _FIELDS = {
     "fprop_input": "cast_config_input",
@@ -18,7 +17,6 @@ _FIELDS = {
     "dgrad_grad_output": "cast_config_grad_output",
     "wgrad_grad_output": "cast_config_grad_output_for_grad_weight",
 }
-_GEMMS = (OPERANDS[0:2], OPERANDS[2:4], OPERANDS[4:6])
 #: What ``torch._scaled_mm`` asks of the sizes of its operands.
 MULTIPLE = 16
 
@@ -38,7 +36,7 @@ def float8_config(precision: LayerPrecision, *, emulate: bool) -> Call | str:
     why = next(filter(None, (_refusal(name, cast) for name, cast in casts.items())), "") or _pairs(casts)
     if why:
         return why
-    flags = {_POWERS_OF_TWO[cast.scale or "", cast.rule] for cast in casts.values() if cast is not None}
+    flags = {power_of_two(cast) for cast in casts.values() if cast is not None}
     if len(flags) > 1:
         return "some of its scales are powers of two and some are not, and torchao has one flag for a layer"
     arguments: dict[str, Value] = {
@@ -66,14 +64,14 @@ def _refusal(operand: str, cast: Cast | None) -> str:
         return told + "torchao's fp8 casts round to nearest, with neither transform nor ratio"
     if cast.overflow != "saturate":
         return told + "torchao's fp8 casts saturate"
-    if (cast.scale or "", cast.rule) not in _POWERS_OF_TWO:
+    if power_of_two(cast) is None:
         return told + "torchao's scales are exact (fp32), or powers of two by rceil (e8m0)"
     return ""
 
 
 def _pairs(casts: dict[str, Cast | None]) -> str:
     """Why the operands of a product do not go together."""
-    for left, right in _GEMMS:
+    for left, right in GEMMS:
         one, other = casts[left], casts[right]
         if (one is None) != (other is None):
             wide = left if one is None else right

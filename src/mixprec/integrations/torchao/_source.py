@@ -22,7 +22,7 @@ def source_of(emission: TorchaoEmission) -> str:
     used: list[Value] = [Name(module="torch", name="nn")]
     for setting in emission.settings:
         used += [setting.config, setting.converter]
-    parts = [head, "\n".join(_grouped(imports_of(used)))]
+    parts = [head, "\n".join(imports_of(used))]
     for number, setting in enumerate(emission.settings, 1):
         parts.append(
             f"{layer_set(f'LAYERS_{number}', setting.layers, emission.reasons)}\n"
@@ -31,11 +31,6 @@ def source_of(emission: TorchaoEmission) -> str:
     wide = told_of_wide(emission.wide, emission.kept, emission.reasons)
     body = "\n\n".join([*parts, *(["\n".join(wide)] if wide else [])])
     return f"{body}\n\n\n{_apply(emission.settings)}\n"
-
-
-def _grouped(lines: list[str]) -> list[str]:
-    """Packages first, as ``isort`` leaves them."""
-    return sorted(lines, key=lambda line: (line.startswith("from "), line.split()[1]))
 
 
 def _apply(settings: tuple[TorchaoSetting, ...]) -> str:

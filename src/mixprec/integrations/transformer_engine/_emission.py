@@ -11,6 +11,7 @@ from torch import nn
 
 from .._expression import Call, Name, Value
 from .._extra import built
+from .._target import refuse_another_model
 from ._layer import TENSORS
 from ._quantizers import IDENTITY, te
 from ._source import source_of
@@ -91,14 +92,7 @@ class TransformerEngineEmission:
             ValueError: the model lacks a layer, or has something else in its place; nothing is replaced then.
             ImportError: Transformer Engine is not installed.
         """
-        modules = dict(model.named_modules())
-        for layer in self.layers:
-            if type(modules.get(layer)) is not nn.Linear:
-                got = type(modules[layer]).__name__ if layer in modules else "nothing"
-                raise ValueError(
-                    f"recipe '{self.recipe}' was emitted for a model with an nn.Linear at {layer}, and this one has "
-                    f"{got} there: emit it for this model"
-                )
+        refuse_another_model(model, self.layers, self.recipe)
         linear = _built(te("Linear"))
         for layer in self.layers:
             model.set_submodule(layer, _replaced(layer, model.get_submodule(layer), linear))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...specs import OPERANDS, Cast, Delayed, LayerPrecision
+from ...specs import Cast, Delayed, LayerPrecision
+from .._casts import GEMMS
 from .._expression import Call, Name
 from .._survey import AskedLayer
 from ._quantizers import Quantizer, quantizer_of, te
@@ -15,7 +16,6 @@ TENSORS = {
     "weight": ("fprop_weight", "dgrad_weight"),
     "grad_output": ("dgrad_grad_output", "wgrad_grad_output"),
 }
-_GEMMS = (OPERANDS[0:2], OPERANDS[2:4], OPERANDS[4:6])
 _ALGORITHMS = {"max": "max", "recent": "most_recent"}
 
 
@@ -53,7 +53,7 @@ def _quantizer(cast: Cast | None, role: str, *, columnwise: bool) -> Quantizer |
 
 
 def _pairs(found: dict[str, Quantizer]) -> str:
-    for left, right in _GEMMS:
+    for left, right in GEMMS:
         one, other = found[left], found[right]
         if one.family != other.family:
             return f"its {left} is {one.family} and its {right} {other.family}, which no product takes together"

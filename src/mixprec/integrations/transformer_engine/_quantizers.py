@@ -8,13 +8,12 @@ from fractions import Fraction
 from types import MappingProxyType
 
 from ...specs import Cast
+from .._casts import power_of_two
 from .._expression import Call, Name, Value
 
 _FP8 = {"e4m3": "kFloat8E4M3", "e5m2": "kFloat8E5M2"}
 #: What stochastic rounding keeps of the range under an E4M3 scale here; Transformer Engine uses all of it.
 _SPARED = Fraction(16, 17)
-#: Whether a scale of fp32 is rounded up to a power of two, by scale and rule.
-_POWERS_OF_TWO = {("fp32", "exact"): False, ("e8m0", "rceil"): True}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +78,7 @@ def _plain(cast: Cast) -> str:
 
 
 def _per_tensor(cast: Cast, role: str, columnwise: bool) -> Quantizer | str:
-    power = _POWERS_OF_TWO.get((cast.scale or "", cast.rule))
+    power = power_of_two(cast)
     if cast.element not in _FP8 or power is None:
         return "Transformer Engine's scales of tensors are for e4m3 and e5m2, exact (fp32) or powers of two by rceil"
     call = Call.of(
@@ -93,7 +92,7 @@ def _per_tensor(cast: Cast, role: str, columnwise: bool) -> Quantizer | str:
 
 
 def _tiles(cast: Cast, role: str, columnwise: bool) -> Quantizer | str:
-    power = _POWERS_OF_TWO.get((cast.scale or "", cast.rule))
+    power = power_of_two(cast)
     if power is None:
         return "Transformer Engine's scales of blocks of 128 are exact (fp32), or powers of two by rceil"
     is_tile = cast.granularity.outer > 1

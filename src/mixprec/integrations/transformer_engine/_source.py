@@ -44,14 +44,18 @@ def source_of(emission: TransformerEngineEmission) -> str:
     )
     used: list[Value] = [Name(module="torch", name="nn"), Name(module="torch", name="no_grad", alias="torch")]
     used += [te("Linear"), *_used(emission)]
-    lines = sorted(imports_of(used), key=lambda line: (line.startswith("from "), line.split()[1]))
     sets = [
         layer_set(f"LAYERS_{number}", setting.layers, emission.reasons)
         for number, setting in enumerate(emission.settings, 1)
     ]
     planned = " | ".join(f"LAYERS_{number}" for number in range(1, len(sets) + 1)) or "frozenset()"
     wide = told_of_wide(emission.wide, emission.kept, emission.reasons)
-    parts = [head, "\n".join(lines), "\n\n".join([*sets, f"PLANNED = {planned}"]), *(["\n".join(wide)] if wide else [])]
+    parts = [
+        head,
+        "\n".join(imports_of(used)),
+        "\n\n".join([*sets, f"PLANNED = {planned}"]),
+        *(["\n".join(wide)] if wide else []),
+    ]
     return "\n\n".join(parts) + f"\n\n\n{_recipe(emission)}\n\n\n{_APPLY}"
 
 

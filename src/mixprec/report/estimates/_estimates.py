@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from mixprec.records import NOTHING, Table, size
+from mixprec.records import NOTHING, Table, size, times
 
-from .._figures import multiple, seconds
+from .._figures import seconds
 
 ESTIMATES = "estimates.json"
 #: Version of the file.
@@ -65,7 +65,7 @@ class HardwareEstimate:
         ratio = self.ratio(recipe, baseline)
         if ratio is None:
             return ""
-        return f"estimated {multiple(ratio)} step on {self.title}{'' if self.is_validated else ', not validated'}"
+        return f"estimated {times(ratio)} step on {self.title}{'' if self.is_validated else ', not validated'}"
 
 
 def read_estimates(folder: Path) -> tuple[HardwareEstimate, ...]:
@@ -123,7 +123,7 @@ def _cell(one: HardwareEstimate, name: str, baseline: str) -> str:
     if found is None or found.seconds is None:
         return NOTHING
     ratio = one.ratio(name, baseline)
-    told = seconds(found.seconds) + (f" · {multiple(ratio)}" if ratio is not None else "")
+    told = seconds(found.seconds) + (f" · {times(ratio)}" if ratio is not None else "")
     return told + (f" · {size(found.peak)}" if found.peak is not None else "")
 
 
@@ -150,7 +150,7 @@ def estimates_chart(
         f"{name}: {told}." for name in names for one in estimates if (told := one.sentence(name, baseline))
     )
     rows = 18 * len(names) * len(estimates) + 14 * len(estimates)
-    return {"traces": traces, "bars": True, "grouped": True, "height": 90 + rows, "one": 1.0, "words": words}
+    return {"traces": traces, "bars": True, "grouped": True, "height": 90 + rows, "words": words}
 
 
 def sites_tables(estimates: tuple[HardwareEstimate, ...]) -> dict[str, Table]:

@@ -1,11 +1,11 @@
-"""Figures and tables as CSV."""
+"""Figures as CSV."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+from mixprec.records import Table, table_csv
 
 #: Columns of every figure; ``low`` and ``high`` are the ends of an interval.
 COLUMNS = ("series", "kind", "x", "y", "low", "high")
@@ -19,21 +19,8 @@ def chart_csv(chart: Mapping[str, Any]) -> str:
         >>> chart_csv({"traces": [trace]})
         'series,kind,x,y,low,high\nbf16,mean,0,2.5,,\nbf16,mean,1,,,\n'
     """
-    return table_csv(COLUMNS, (row for trace in chart["traces"] for row in _rows(trace)))
-
-
-def table_csv(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    r"""Rows under their headers.
-
-    Example:
-        >>> table_csv(("a", "b"), [(1, 'x "y", z')])
-        'a,b\n1,"x ""y"", z"\n'
-    """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(headers)
-    writer.writerows(rows)
-    return text.getvalue()
+    rows = (row for trace in chart["traces"] for row in _rows(trace))
+    return table_csv(Table(headers=COLUMNS, rows=tuple(tuple(map(_cell, row)) for row in rows)))
 
 
 def _rows(trace: Mapping[str, Any]) -> Iterable[tuple[Any, ...]]:
@@ -41,3 +28,7 @@ def _rows(trace: Mapping[str, Any]) -> Iterable[tuple[Any, ...]]:
     for i, (x, y) in enumerate(zip(trace["x"], trace["y"], strict=True)):
         ends = (x - reach["arrayminus"][i], x + reach["array"][i]) if reach else ("", "")
         yield (trace["name"], trace["meta"]["kind"], x, y, *ends)
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else str(value)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+from mixprec.records import to_json
+
+from .._replace import replace
 from ._csv import chart_csv
 from ._png import chart_png
 
@@ -39,28 +40,8 @@ def write_files(
         found[f"{name}.png"] = chart_png(chart, title)
         found[f"{name}.csv"] = chart_csv(chart).encode()
     found |= {f"{name}.csv": text.encode() for name, text in tables.items()}
-    found["report.json"] = (json.dumps(_plain(numbers), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    found["report.json"] = (json.dumps(to_json(numbers), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
     folder.mkdir(parents=True, exist_ok=True)
-    return tuple(_put(folder / name, data) for name, data in found.items())
-
-
-def _put(path: Path, data: bytes) -> Path:
-    """Written beside and moved, so that a full disk leaves no half of a figure."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        beside.write_bytes(data)
-        os.replace(beside, path)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
-    return path
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in cast(Mapping[Any, Any], value).items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in cast(list[Any], value)]
-    return value
+    for name, data in found.items():
+        replace(folder / name, data)
+    return tuple(folder / name for name in found)

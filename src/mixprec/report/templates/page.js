@@ -52,8 +52,8 @@
     const shade = color("series-" + (series % PALETTES));
     const look = LOOK[kind];
     const sized = (value) => (typeof value === "function" ? value(trace.meta) : value);
-    const { band, bar, ...plain } = look;
-    const drawn = { ...trace, ...plain, ...words(trace) };
+    const { band, bar, ...given } = look;
+    const drawn = { ...trace, ...given, ...words(trace) };
     if (kind === "estimate") {
       drawn.marker = { color: shade };
       return drawn;
