@@ -42,6 +42,12 @@ def test_not_even_one_sample() -> None:
     assert found.peak > 100_000
 
 
+def test_more_memory_than_anybody_has_samples_for() -> None:
+    found = largest_batch(nn.Linear(2, 2), square, torch.randn(4, 2), "fp32", 1e12, optimizer=sgd)
+    assert found.samples == 2**24
+    assert 2**24 * 8 < found.peak < 1e12
+
+
 def test_the_largest_model_is_bound_by_bytes_per_parameter() -> None:
     model = mlp()
     found = largest_batch(model, square, torch.randn(4, 64), "fp32", 10_000_000, optimizer=sgd)

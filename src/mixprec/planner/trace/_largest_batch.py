@@ -103,9 +103,12 @@ class _Search:
 
     def peak(self, samples: int) -> int:
         """Bytes of a step, its batch included."""
+        return self._forecast(samples).peak + samples * self._batch_bytes
+
+    def _forecast(self, samples: int) -> MemoryForecast:
         if samples not in self._known:
             self._known[samples] = self._trace(samples)
-        return self._known[samples].peak + samples * self._batch_bytes
+        return self._known[samples]
 
     def solve(self, limit: float, samples: int, slope: float) -> int:
         """The most samples that fit, where one does: by straight lines, and by halves where those do not close in."""
@@ -133,7 +136,7 @@ class _Search:
 
     def result(self, samples: int, limit: float, slope: float) -> LargestBatch:
         """What was found."""
-        forecast, one = self._known[max(samples, 1)] if samples else self._trace(1), self._trace(1)
+        forecast, one = self._forecast(max(samples, 1)), self._forecast(1)
         kinds = forecast.by_kind
         per_parameter = (one.kept + one.gradients) / max(one.parameters, 1)
         beside = self.peak(1) - one.kept - one.gradients
