@@ -4,7 +4,8 @@
 
 Both train the same initial model on the same batches, on a GPU with `--device cuda`. Tokens per second come from the
 median step, the first three left out. Where a device does not multiply bf16 the values are exact and the time is that
-of emulation: the row says how much of the products was which. Each run has its page: `report.html` in its folder in `--out`.
+of emulation: the row says how much of the products was which. Each run has its page: `report.html` in
+its folder in `--out`.
 """
 
 import argparse
