@@ -27,8 +27,9 @@ def main() -> None:
     train, held_out = text[: len(text) * 9 // 10], text[len(text) * 9 // 10 :]
     config = GPT2Config(
         vocab_size=256, n_positions=options.context, n_embd=options.width, n_layer=options.layers, n_head=4,
-        bos_token_id=0, eos_token_id=0, loss_type="ForCausalLM",
+        bos_token_id=0, eos_token_id=0,
     )  # fmt: skip
+    config.loss_type = "ForCausalLM"  # what GPT-2 would take after a warning
     model = GPT2LMHeadModel(config)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1)
     session = mixprec.prepare(model, optimizer, options.recipe, clip_norm=1.0, run=options.out)
