@@ -1,5 +1,7 @@
 """The built-in GPT in four bits: MXFP4 loses more than the NVFP4 recipe, a stochastic forward pass more than either.
 
+The comparison:
+
     mixprec compare four_bits.py --targets four_bits.toml \
         --recipes fp32,recipes/mxfp4-nearest.toml,recipes/nvfp4-everywhere.toml,recipes/nvfp4-forward-sr.toml
 """

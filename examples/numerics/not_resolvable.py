@@ -1,5 +1,7 @@
 """The built-in GPT with E4M3 or E5M2 gradients under MXFP8: a gap that three pairs of so small a model cannot tell.
 
+The comparison:
+
     mixprec compare not_resolvable.py --targets not_resolvable.toml \
         --recipes mxfp8,recipes/mxfp8-e5m2.toml
 """

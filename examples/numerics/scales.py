@@ -1,5 +1,7 @@
 """The built-in GPT in formats of 8 bits: without scales gradients are lost, with scales they are not.
 
+The comparison:
+
     mixprec compare scales.py --targets scales.toml \
         --recipes fp32,recipes/e4m3.toml,recipes/e4m3-e5m2.toml,mxfp8,fp8
 """

@@ -1,5 +1,7 @@
 """The built-in GPT in E2M1 with one scale per tensor: stochastic gradients bring much back of what nearest flushes.
 
+The comparison:
+
     mixprec compare tensor_e2m1.py --targets tensor_e2m1.toml \
         --recipes fp32,recipes/e2m1.toml,recipes/e2m1-sr.toml,recipes/mxfp4-nearest.toml,recipes/nvfp4-nearest.toml
 """
