@@ -40,7 +40,7 @@ def tracked_files() -> list[Path]:
         listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True)
         paths = [ROOT / name for name in listing.stdout.split("\0") if name]
     else:
-        folders = ("src", "csrc", "tests", "benchmarks", "docs")
+        folders = ("src", "csrc", "tests", "benchmarks", "docs", "examples")
         paths = [path for folder in folders for path in (ROOT / folder).rglob("*")]
     return [path for path in paths if path.is_file()]
 
