@@ -16,7 +16,7 @@ KERNEL_SOURCES := $(wildcard CMakeLists.txt) $(shell find csrc -type f 2>/dev/nu
 # Rounding is independent of the thread count, and two test processes on two cores are faster with one thread each.
 TEST_ENV := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1
 
-.PHONY: help demo test test-fast test-slow lint types imports format bench docs clean
+.PHONY: help demo reproduce test test-fast test-slow lint types imports format bench docs clean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -25,6 +25,9 @@ help: ## list the verbs
 
 demo: $(VENV)/.installed ## train a small GPT under several precisions and write the report
 	$(BIN)/mixprec compare gpt
+
+reproduce: $(VENV)/.installed ## the miniatures as comparisons: expected beside measured; ONLY=5, QUICK=1
+	$(BIN)/python examples/numerics/reproduce.py $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
 test: lint types imports test-fast test-slow ## every check: lint, types, import contracts, fast and slow tests
 

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 import mixprec.optim
+from examples.numerics.bf16_weights import BATCH, LR, TRAINING, classifier, digits
 from mixprec import prepare
 from mixprec.optim import narrow_parameters
 from mixprec.specs import Moments, Recipe, recipe
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bf16 weights")]
 
-STEPS, BATCH, TRAINING = 3000, 64, 1400
-LR = 1e-4
+STEPS = 3000
 TORCH, OURS = "torch", "mixprec"
 OPTIMIZERS = {TORCH: torch.optim.AdamW, OURS: mixprec.optim.AdamW}
 
@@ -38,20 +38,6 @@ class Outcome:
     accuracy: float
     lost: float
     unmoved: float
-
-
-@functools.cache
-def digits() -> tuple[Tensor, Tensor]:
-    """Images ``[n, 64]`` from 0 to 1 and their labels, shuffled."""
-    from sklearn.datasets import load_digits
-
-    images, labels = load_digits(return_X_y=True)
-    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
-    return torch.tensor(images / 16, dtype=torch.float32)[order], torch.tensor(labels)[order]
-
-
-def classifier() -> nn.Sequential:
-    return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 
 
 @functools.cache
