@@ -53,8 +53,8 @@ def test_all_rules_are_those_of_every_phase():
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({}, "from_step=None, last=None: expected one of the two"),
-        ({"from_step": 3, "last": 0.5}, "from_step=3, last=0.5: expected one of the two"),
+        ({}, "from_step=None, last=None, when=None: expected one of the three"),
+        ({"from_step": 3, "last": 0.5}, "from_step=3, last=0.5, when=None: expected one of the three"),
         *(({"from_step": step}, "expected a step from 1 on") for step in (0, -1, 1.5, True, "3")),
         *(({"last": share}, "a share between 0 and 1") for share in (0.0, 1.0, -0.1, 1, float("nan"), "0.2")),
     ],

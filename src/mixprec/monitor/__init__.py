@@ -6,6 +6,7 @@ The package itself is callable: ``mixprec.monitor(model, optimizer)`` is ``attac
 import sys
 
 from ._alarm_watch import AlarmWatch
+from ._aside import everything_aside
 from ._callable_package import CallablePackage
 from ._finding import Finding
 from ._listeners import Listeners
@@ -65,6 +66,7 @@ __all__ = [
     "called_modules",
     "can_look_into_graphs",
     "check_step",
+    "everything_aside",
     "least_scale",
     "load_random_states",
     "load_watches_state",

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from ..specs import Recipe, load_recipe
+from ..specs import LayerPrecision, Recipe, load_recipe
 from ._audit import Audit, AuditRow, make_rows
 from ._class_swap import base_class
 from ._compute_mode import ComputeMode
@@ -21,6 +21,7 @@ from ._operand_cast import OperandCasts
 from ._operand_watch import OperandWatch
 from ._parameter_dtypes import refuse_parameter_dtypes
 from ._passing import new_random_state
+from ._precisions import precisions_of
 from ._product_watch import ProductWatch
 from ._refusals import refuse_no_model, refuse_unconvertible
 from ._region import PATH
@@ -121,6 +122,10 @@ class Conversion:
         if not self.notes:
             alone = () if self._leaves_all else notes_on_left_alone(self._alone, recipe.name)
             self.notes = notes_about(self.model, recipe, self.state, reaches=matched.reaches) + matched.notes + alone
+
+    def precisions(self) -> dict[str, LayerPrecision]:
+        """The casts that each site has now, by its name; those in the compute dtype are left out."""
+        return precisions_of(self.model, self.state)
 
     @property
     def _leaves_all(self) -> bool:

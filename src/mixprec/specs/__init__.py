@@ -14,11 +14,15 @@ from ._phase import Phase
 from ._recipe import Recipe, Weights
 from ._recipes import RecipeOverrides, auto_recipe, load_recipe, recipe, recipe_names
 from ._rule import ACTIVATION_PRODUCTS, Layer, Rule
+from ._site_rules import places_of, rules_at
 from ._sweep import NoCastError, sweep_recipe
+from ._widen import ROLES, WIDTHS, next_width, widen_precision, width
 
 __all__ = [
     "ACTIVATION_PRODUCTS",
     "OPERANDS",
+    "ROLES",
+    "WIDTHS",
     "Accumulator",
     "Cast",
     "Delayed",
@@ -40,11 +44,16 @@ __all__ = [
     "auto_recipe",
     "describe_recipe",
     "load_recipe",
+    "next_width",
     "parse_accumulator",
     "parse_cast",
     "parse_moments",
+    "places_of",
     "recipe",
     "recipe_differences",
     "recipe_names",
+    "rules_at",
     "sweep_recipe",
+    "widen_precision",
+    "width",
 ]

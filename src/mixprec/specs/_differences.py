@@ -81,15 +81,13 @@ def _rules(before: Sequence[Rule], after: Sequence[Rule], where: str) -> Iterato
 
 def _phases(before: Sequence[Any], after: Sequence[Any]) -> Iterator[str]:
     for i, (old, new) in enumerate(zip(before, after, strict=False)):
-        yield from _values(old.from_step, new.from_step, f"phases[{i}].from_step")
-        yield from _values(old.last, new.last, f"phases[{i}].last")
+        for name in ("from_step", "last", "when"):
+            yield from _values(getattr(old, name), getattr(new, name), f"phases[{i}].{name}")
         if old.rules != new.rules:
             yield from _rules(old.rules, new.rules, f"phases[{i}].rules")
     for what, phases, others in (("gone", before, after), ("new", after, before)):
         for i in range(len(others), len(phases)):
-            start = phases[i].from_step
-            when = f"from step {start}" if start is not None else f"the last {phases[i].last:g}"
-            yield f"phases[{i}]: {what}: {len(phases[i].rules)} rules, {when}"
+            yield f"phases[{i}]: {what}: {len(phases[i].rules)} rules, {phases[i].when_text}"
 
 
 def _rule_text(rule: Rule) -> str:

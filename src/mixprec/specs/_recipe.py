@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Literal, cast, get_args
 
 from ..formats import unknown_name
@@ -117,12 +119,13 @@ class Recipe:
         """Give the first rule that matches a layer, or ``None``."""
         return next((rule for rule in self.rules if rule.matches(layer)), None)
 
-    def at(self, step: int, total_steps: int | None = None) -> Recipe:
+    def at(self, step: int, total_steps: int | None = None, begun: Mapping[str, int] = MappingProxyType({})) -> Recipe:
         """Give the recipe that holds at a step: this one, with the rules of the phase that has begun, and no phases.
 
         Args:
             step: steps that were applied before this one.
             total_steps: of the run; needed where a phase is said as a share of it.
+            begun: the step at which a phase has begun that waits for a signal, by the signal.
 
         Raises:
             ValueError: ``total_steps`` is missing, or a number is out of its range.
@@ -136,7 +139,7 @@ class Recipe:
         """
         for name, value, least in (("step", step, 0), ("total_steps", total_steps, 1)):
             _check_count(name, value, least)
-        phase = phase_at(self.name, self.phases, step, total_steps)
+        phase = phase_at(self.name, self.phases, step, total_steps, begun)
         return replace(self, phases=(), rules=self.rules if phase is None else phase.rules)
 
     def to_toml(self) -> str:

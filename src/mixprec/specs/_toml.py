@@ -102,14 +102,15 @@ def _plain(value: Any) -> Any:
 
 
 def _phase_table(phase: Phase) -> dict[str, Any]:
-    start = {"from_step": phase.from_step} if phase.last is None else {"last": phase.last}
+    names = ("from_step", "last", "when")
+    start = {name: value for name in names if (value := getattr(phase, name)) is not None}
     return start | {"rules": [_rule_table(rule) for rule in phase.rules]}
 
 
 def _parse_phase(value: Any, where: str) -> Phase:
     table = _as_table(value, where)
-    _check_keys(where, table, ["from_step", "last", "rules"])
-    kinds: dict[str, type] = {"from_step": int, "last": float}
+    _check_keys(where, table, ["from_step", "last", "when", "rules"])
+    kinds: dict[str, type] = {"from_step": int, "last": float, "when": str}
     values = {name: _get(table, name, kind, where) for name, kind in kinds.items() if name in table}
     rules = _parse_rules(table, where, f"{where}.rules")
     with _told_at(where):

@@ -5,6 +5,7 @@ from ._prepare import prepare
 from ._result import Event, StepResult
 from ._resumed import Resumed
 from ._session import Session
+from ._shadow import Shadow
 from ._statistics import StatisticsKeeper
 from .checkpoint import CheckpointDamaged, CheckpointNotWritten
 
@@ -15,6 +16,7 @@ __all__ = [
     "Memory",
     "Resumed",
     "Session",
+    "Shadow",
     "StatisticsKeeper",
     "StepResult",
     "prepare",

@@ -67,7 +67,8 @@ class Applier:
         self.conversion.commit_step()
         self.statistics.forget()
         self.averages.advance(verdict.steps)
-        begun = self.phases.reach(step + 1)
+        rates = {name: float(kept.optimizer.param_groups[0]["lr"]) for name, kept in stepping.items()}
+        begun = [*self.phases.saw_rates(rates, step + 1), *self.phases.reach(step + 1)]
         findings = [finding for watch in watches for finding in watch.after_step()]
         self.schedules.advance(verdict.steps)
         events = [Event(step=step, name="update too small", message=f.message, site=f.site) for f in findings]

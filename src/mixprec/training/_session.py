@@ -12,10 +12,10 @@ from ..monitor import Finding
 from ..nn import Audit, Conversion, is_without_session
 from ..optim import KeptWeights, WeightAverage
 from ..specs import Recipe
+from ._adaptable import Adaptable
 from ._applying import Applier
 from ._averages import Averages
 from ._blame import no_gradient_reason
-from ._checkable import Checkable
 from ._checks import check_loss
 from ._dropping import Dropper
 from ._full_values import FullValues
@@ -39,7 +39,7 @@ from ._windows import Windows
 _TAKES_WEIGHTS = ("step", "save", "full_weight")
 
 
-class Session(Checkable):
+class Session(Adaptable):
     """Made by ``prepare``; ties recipe, model, optimizers, loss scales and monitor together; ``print`` it to see them.
 
     Gradients are true gradients after every ``backward``: the loss scale is taken out at once, so that reading,

@@ -14,7 +14,7 @@ from ..tensors.trees import PackedState, pack_state, unpack_state
 #: Version 1 had no number, one loss scale, masters only, and told its recipe's name alone.
 SCHEMA = 2
 _KEYS = ("recipe", "losses", "random", "applied", "skipped", "kept")
-_LATER = ("schema", "optimizers", "histories", "monitor", "averages", "schedules")
+_LATER = ("schema", "optimizers", "histories", "monitor", "averages", "schedules", "phases")
 _KEYS_1 = ("recipe", "loss_scale", "random", "applied", "skipped", "masters")
 
 
@@ -50,6 +50,7 @@ class SessionState:
         monitor: open windows of the watches over updates, and what those who watch remember.
         averages: states of averaged weights, by name.
         schedules: states of learning-rate schedules, by the optimizer's name.
+        phases: which of them a signal has begun, and which sites are wider than the recipe says.
     """
 
     name: str
@@ -64,6 +65,7 @@ class SessionState:
     monitor: Mapping[str, Any] = field(default_factory=_empty)
     averages: Mapping[str, Any] = field(default_factory=_empty)
     schedules: Mapping[str, Any] = field(default_factory=_empty)
+    phases: Mapping[str, Any] = field(default_factory=_empty)
 
     def to_dict(self) -> dict[str, Any]:
         """As a ``state_dict``."""
@@ -80,6 +82,7 @@ class SessionState:
             "monitor": dict(self.monitor),
             "averages": dict(self.averages),
             "schedules": {name: _packed(schedule) for name, schedule in self.schedules.items()},
+            "phases": dict(self.phases),
         }
 
     @classmethod
@@ -117,6 +120,7 @@ class SessionState:
             monitor=state.get("monitor", {}),
             averages=state.get("averages", {}),
             schedules={name: _unpacked(schedule) for name, schedule in state.get("schedules", {}).items()},
+            phases=state.get("phases", {}),
         )
 
     def differences(self, own: SessionState) -> tuple[str, ...]:
@@ -171,8 +175,9 @@ class SessionState:
                     f"{', '.join(differing[:5])}: make it over the same optimizers, or under another name"
                 )
         theirs, ours = _shapes(self.histories), _shapes(own.histories)
-        has_phases = own.recipe is not None and bool(own.recipe.phases)  # which may bring other operands
-        if theirs != ours and not convert and not has_phases:
+        has_phases = own.recipe is not None and bool(own.recipe.phases)
+        has_others = has_phases or bool(self.phases.get("widened") or own.phases.get("widened"))  # other operands
+        if theirs != ours and not convert and not has_others:
             differing = sorted(name for name in theirs.keys() | ours.keys() if theirs.get(name) != ours.get(name))
             raise ValueError(
                 f"load_state_dict: amax histories differ in {', '.join(differing[:5])}: got {len(theirs)} of them, "

@@ -68,6 +68,7 @@ class StateKeeper:
             },
             averages={name: average.state_dict() for name, average in self.averages.items()},
             schedules={name: schedule.state_dict() for name, schedule in self.schedules.items()},
+            phases=self.phases.state(),
         )
 
     def read(self, state_dict: Mapping[str, Any], *, convert: bool) -> SessionState:
@@ -94,7 +95,7 @@ class StateKeeper:
         own = self.state(0, 0)
         told = [("converted", text) for text in state.differences(own)]
         told += [("not restored", text) for text in state.one_sided(own)]
-        self.phases.reach(state.applied)
+        self.phases.load(state.phases, state.applied)
         self.conversion.load_random_state(state.random)
         self._load_histories(state, convert=convert)
         self.scales.load_state_dict(self._fitting_losses(state))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from ...specs import ACTIVATION_PRODUCTS, OPERANDS, Cast, LayerPrecision, Recipe, Rule
+from ...specs import OPERANDS, Cast, LayerPrecision, Recipe, Rule, places_of, rules_at
 
 #: Which operands of the three GEMMs have a role.
 _OPERANDS_OF = {
@@ -72,7 +72,7 @@ def compute_rule(site: str) -> str:
         precision = "compute"
         <BLANKLINE>
     """
-    return _text(_rules_at(site, None))
+    return _text(rules_at(site, None))
 
 
 def cast_rule(site: str, role: str, better: Cast, recipe: Recipe | None, now: Cast) -> str:
@@ -95,37 +95,17 @@ def cast_rule(site: str, role: str, better: Cast, recipe: Recipe | None, now: Ca
         changed = replace(precision, **dict.fromkeys(_OPERANDS_OF[role], better))
     except ValueError:
         return ""
-    text = _text(_rules_at(site, changed))
+    text = _text(rules_at(site, changed))
     return text if goes_with(recipe, text) else ""
 
 
 def _precision_at(site: str, role: str, recipe: Recipe | None, now: Cast) -> LayerPrecision | None:
     for rule in () if recipe is None else recipe.all_rules:
-        if rule.precision is None or not any(fnmatchcase(path, rule.match) for path, _ in _places(site)):
+        if rule.precision is None or not any(fnmatchcase(path, rule.match) for path, _ in places_of(site)):
             continue
         if any(rule.precision.operand(name) == now for name in _OPERANDS_OF.get(role, ())):
             return rule.precision
     return None
-
-
-def _places(site: str) -> list[tuple[str, str | None]]:
-    """The module paths and types that a site may stand for: ``a.qk`` is a layer of that name, or attention in ``a``."""
-    path, _, last = site.rpartition(".")
-    if last in ACTIVATION_PRODUCTS:
-        return [(site, None), *([(path, last)] if path else [])]
-    return [(site, None)] if site and not site.startswith(("(", "<")) else []
-
-
-def _rules_at(site: str, precision: LayerPrecision | None) -> list[Rule]:
-    places = _places(site)
-    return [
-        Rule(match=_escaped(path), type=kind, precision=precision, required=len(places) == 1) for path, kind in places
-    ]
-
-
-def _escaped(path: str) -> str:
-    """A glob that matches a path alone."""
-    return "".join(f"[{c}]" if c in "*?[" else c for c in path)
 
 
 def _text(rules: list[Rule]) -> str:
