@@ -6,6 +6,7 @@ import re
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from mixprec import Recipe, prepare
 from mixprec.specs import LayerPrecision, Phase, Rule, recipe
@@ -163,3 +164,28 @@ def test_signal_phases_read_and_write():
     with pytest.raises(ValueError, match="when 'later'"):
         Phase(when="later")
     assert Recipe(name="x", phases=(Phase(when="noise"),)).at(10**6).phases == ()
+
+
+class Recomputed(Block):
+    def forward(self, x):
+        return checkpoint(super().forward, x, use_reentrant=False)
+
+
+@pytest.mark.parametrize("way", ["recomputed", "compiled"])
+def test_recomputed_and_compiled_runs_widen_alike(way):
+    def run(way):
+        torch.manual_seed(0)
+        block = Recomputed if way == "recomputed" else Block
+        model = nn.Sequential(block(), block())
+        session = prepare(model, torch.optim.AdamW(model.parameters(), lr=1e-2), "nvfp4", seed=3)
+        call = torch.compile(model, backend="aot_eager", fullgraph=True) if way == "compiled" else model
+        norms = []
+        for i in range(3):
+            if i == 1:
+                session.widen(["0.fc2 (weight)", "1.fc1"])
+            x = torch.randn(16, 32, generator=torch.Generator().manual_seed(i))
+            norms.append(session.step(call(x).square().mean()).grad_norm)
+        return norms
+
+    torch._dynamo.reset()
+    assert run(way) == run("plain")
