@@ -167,7 +167,7 @@ def test_fp16_without_a_word_on_the_loss_scale_has_the_default_one(said: str):
         ("name = 'a'\n[[phases]]\nlast = 0.1\nrules = [3]", "rules\\[0\\] is 3, .*\\[\\[phases.rules\\]\\]"),
         (
             "name = 'a'\n[[phases]]\nrules = []",
-            "phases\\[0\\]: phase has from_step=None, last=None, when=None: expected one of",
+            "phases\\[0\\]: phase has from_step=None, last=None, when=None: expected",
         ),
         ("name = 'a'\n[[phases]]\nfrom_step = 2.5", "phases\\[0\\].from_step is 2.5 \\(float\\), expected int"),
         ("name = 'a'\n[[phases]]\nlast = 1", "phases\\[0\\]: phase has from_step=None, last=1.0: expected a step"),

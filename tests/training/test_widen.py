@@ -171,6 +171,8 @@ class Recomputed(Block):
         return checkpoint(super().forward, x, use_reentrant=False)
 
 
+@pytest.mark.filterwarnings("ignore:.*autograd.function.Function.* should not be instantiated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.* is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("way", ["recomputed", "compiled"])
 def test_recomputed_and_compiled_runs_widen_alike(way):
     def run(way):
