@@ -35,9 +35,7 @@ def compiled(
     return outputs, {n.removeprefix("_orig_mod."): g for n, g in gradients.items()}
 
 
-def eager(
-    kind: str, name: str, layers: dict[str, dict[str, int]] = ONE_LAYER
-) -> tuple[Any, dict[str, torch.Tensor]]:
+def eager(kind: str, name: str, layers: dict[str, dict[str, int]] = ONE_LAYER) -> tuple[Any, dict[str, torch.Tensor]]:
     model = build(kind, **layers[kind])
     mixprec.convert(model, mixprec.recipe(name, engine="emulated"))
     return step(model, batch(kind))
