@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
-
-import pytest
 
 from tests.architecture import tree
 
@@ -30,21 +27,23 @@ def code_lines(function: tree.Function) -> int:
     return lines - ((docstring.end_lineno or docstring.lineno) - docstring.lineno + 1)
 
 
-@pytest.mark.parametrize("path", tree.source_files(), ids=tree.dotted)
-def test_file_is_small(path: Path):
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_FILE_LINES, f"{path}: does it still have one job?"
+def test_files_are_small():
+    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in tree.source_files()}
+    assert lines
+    assert not {path: count for path, count in lines.items() if count > MAX_FILE_LINES}, "do they still have one job?"
 
 
-@pytest.mark.parametrize("path", tree.source_files(), ids=tree.dotted)
-def test_functions_are_small(path: Path):
+def test_functions_are_small():
+    functions = [(tree.dotted(path), each) for path in tree.source_files() for each in tree.functions(path)]
+    assert functions
     too_long = [
-        f"{path.name}:{function.lineno}: {function.name} has {lines} lines"
-        for function in tree.functions(path)
+        f"{module}:{function.lineno}: {function.name} has {lines} lines"
+        for module, function in functions
         if (lines := code_lines(function)) > MAX_FUNCTION_LINES
     ]
     too_wide = [
-        f"{path.name}:{function.lineno}: {function.name} has {count} parameters"
-        for function in tree.functions(path)
+        f"{module}:{function.lineno}: {function.name} has {count} parameters"
+        for module, function in functions
         if (count := parameter_count(function)) > MAX_PARAMETERS
     ]
     assert not too_long + too_wide

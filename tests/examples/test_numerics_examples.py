@@ -55,7 +55,7 @@ def test_a_workload_trains_under_its_recipes(name: str, tmp_path: Path) -> None:
     recipes = tuple(recipe_of(each) for each in COMPARISONS[name]["recipes"])
     assert [each.name for each in recipes] == COMPARISONS[name]["recipes"]
     assert Targets.load(FOLDER / f"{name}.toml").quality
-    source = load_workload(str(FOLDER / f"{name}.py"), steps=2)
+    source = load_workload(str(FOLDER / f"{name}.py"), steps=1)
     compare(Comparison(source=source, recipes=recipes, seeds=(0,)), tmp_path / "run")
     summary = summarize(read_records(tmp_path / "run" / "records.jsonl"))
     assert {row.recipe: row.status for row in summary.rows} == {each.name: "done" for each in recipes}

@@ -22,6 +22,16 @@ def reference() -> Backend:
     return get_backend("reference")
 
 
+@pytest.fixture
+def large_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixteen times the elements to a program: interpreting takes its time by the program. `test_cuts.py` cuts as a
+    device does.
+    """
+    from mixprec.kernels.triton import _cuts
+
+    monkeypatch.setattr(_cuts, "PROGRAM", 16 * _cuts.PROGRAM)
+
+
 @pytest.fixture(autouse=True)
 def numbers_as_on_a_device() -> Iterator[None]:
     """Infinities and NaN arise in silence: the interpreter computes with NumPy, which would warn."""

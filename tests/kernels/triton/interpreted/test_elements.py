@@ -6,7 +6,6 @@ from torch import Tensor
 
 from mixprec.formats import FORMATS
 from mixprec.kernels import Backend, Draw, cast_parameters
-from mixprec.kernels.triton import _cuts
 from mixprec.specs import parse_cast
 from tests.conformance.patterns import all_16_bit, edges, random_fp32, same
 
@@ -25,14 +24,6 @@ def patterns(element: str) -> Tensor:
     else:
         ends.append(edges(element))
     return torch.cat((all_16_bit(torch.bfloat16).float(), all_16_bit(torch.float16).float(), *ends))
-
-
-@pytest.fixture
-def large_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sixteen times the elements to a program: interpreting takes its time by the program. `test_cuts.py` cuts as a
-    device does.
-    """
-    monkeypatch.setattr(_cuts, "PROGRAM", 16 * _cuts.PROGRAM)
 
 
 @pytest.mark.usefixtures("large_programs")
