@@ -1,6 +1,0 @@
-"""Rehearsing recovery: faults planted into short runs of a workload, and what the guard makes of them."""
-
-from ._fault import Fault
-from ._faults import FAULTS
-
-__all__ = ["FAULTS", "Fault"]
