@@ -74,6 +74,7 @@ class Collector:
     Args:
         precisions: of the candidates, by name.
         grouping: of the sites, over all batches.
+        keys: of the memory that all batches' operands are.
         known: sites whose weight gradients an earlier batch has shown; ``None``: nobody asks for any.
         seed: of random roundings.
 
@@ -84,11 +85,16 @@ class Collector:
     """
 
     def __init__(
-        self, precisions: Mapping[str, LayerPrecision], grouping: Grouping, known: Collection[str] | None, seed: int
+        self,
+        precisions: Mapping[str, LayerPrecision],
+        grouping: Grouping,
+        keys: Keys,
+        known: Collection[str] | None,
+        seed: int,
     ) -> None:
         self._precisions, self._known, self._seed = precisions, known, seed
         self.grouping = grouping
-        self._keys, self._calls, self._is_drawing = Keys(), 0, False
+        self._keys, self._calls, self._is_drawing = keys, 0, False
         self._drawn: dict[int, Tensor] = {}
         self._products: dict[tuple[str, bool, torch.device], CastProducts] = {}
         self.anchor = torch.zeros((), requires_grad=True)

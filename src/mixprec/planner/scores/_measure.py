@@ -23,6 +23,7 @@ from ._groups import Grouping
 from ._margins import misses
 from ._notes import notes_on
 from ._outputs import Outputs, OutputWatch
+from ._seen import Keys
 from ._summary import group_scores
 
 Loss = Callable[[nn.Module, Any], Tensor]
@@ -66,7 +67,7 @@ def measure_scores(
     _check(batches, candidates)
     precisions = {c.name: c.precision for c in candidates if c.precision is not None}
     began = time.perf_counter()
-    grouping, found = Grouping(), list[BatchScores]()
+    grouping, keys, found = Grouping(), Keys(), list[BatchScores]()
     with aside(model, training=training), uncompiled():
         step_seconds = _step_seconds(model, loss, batches[0])
         conversion = convert(model, _recipe(effort.activations))
@@ -76,7 +77,7 @@ def measure_scores(
                 before = time.perf_counter()
                 known = {name for scored in found for name, site in scored.sites.items() if site.weight_gradient > 0}
                 shown = known if effort.gradients else None
-                collector = Collector(precisions, grouping, shown, seed + index)
+                collector = Collector(precisions, grouping, keys, shown, seed + index)
                 with frozen(model), conversion.products_shown_to(collector), OutputWatch(model) as watch:
                     value = loss(model, batch)
                     _check_loss(value, index)
