@@ -17,8 +17,8 @@ def narrow_sum(func: Callable[..., Any], a: Tensor, b: Tensor, kwargs: Mapping[s
     """``a + b`` or ``a - b`` in fp16; in fp32 where both are finite and fp16 does not hold the sum.
 
     A compiler's trace, which cannot ask for values, gives fp16's largest there: finite, though a row of such sums is
-    not told apart. Of tensors that are shapes, which nobody records, it is the sum that fp16 holds: what a step keeps is
-    counted on these.
+    not told apart. Of tensors that are shapes, which nobody records, it is the sum that fp16 holds: what a step
+    keeps is counted on these.
 
     Args:
         func: adds, or subtracts.

@@ -79,8 +79,8 @@ def prove(
         settings: how much is spent.
 
     Returns:
-        The plan with what was measured. One that keeps every layer is the base recipe, and not compared with it unless a
-        target of memory's bytes asks for a measurement; a note says so.
+        The plan with what was measured. One that keeps every layer is the base recipe, and not compared with it
+        unless a target of memory's bytes asks for a measurement; a note says so.
 
     Raises:
         WorkloadError: a function of the workload that fails, or a baseline that diverges.
