@@ -5,31 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ._curvature import is_cross_entropy
-from ._outputs import Outputs
-from ._terms import class_axis
-
 #: Below this an fp32 gradient of a term is rounding, and its loss nothing.
 _SURE = 1e-6
 #: A fall of a margin whose exponential is far from overflowing.
 _LARGE = 30.0
-
-
-def misses(outputs: Outputs) -> Tensor | None:
-    """The probability that the model gives to all classes but the target, of each row of the outputs.
-
-    Returns:
-        [rows], float64, 0 where the loss leaves a row out; ``None`` where the loss is no mean of cross-entropies.
-    """
-    found: list[Tensor] = []
-    for z, gradient in zip(outputs.values, outputs.gradients, strict=True):
-        logits, g = z.detach().float(), gradient.detach().float()
-        axis = class_axis(g)
-        if axis is None or not is_cross_entropy(logits, g, axis, outputs.counted.terms):
-            return None
-        others = logits.softmax(axis).scatter_(axis, g.argmin(axis, keepdim=True), 0.0).sum(axis)
-        found.append((others * (g.abs().amax(axis) > 0)).double().flatten())
-    return torch.cat(found) if found else None
 
 
 def beyond_second(changes: Tensor, missed: Tensor | None) -> float:
