@@ -57,7 +57,7 @@ class Options:
     checks: int = 3
     """Proof: layers that are quantized alone."""
     pairs: int = 3
-    """Proof: paired runs; 0 leaves them out."""
+    """Proof: paired runs; 0 leaves them out. A plan that keeps every layer has none."""
     proof_steps: int = 50
     """Proof: training steps of each run."""
     out: Path = Path("plan.toml")

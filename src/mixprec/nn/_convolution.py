@@ -15,7 +15,7 @@ from ._exact_product import exactly
 from ._once import OnceFunction, refuse_transforms
 from ._operand_watch import see_plain
 from ._operands import rounded_to
-from ._product_watch import shown
+from ._product_watch import is_torchs_own, shown
 from ._site import ConversionState, Site
 from ._telling import plain_product
 from ._twice import rounded_weight, stand_in, twice
@@ -99,11 +99,13 @@ def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, arguments: Convo
     if site.state.is_twice and site.casts.is_plain:
         x = x.to(site.state.compute_dtype)
     # No images: nothing to cast, and no block or scale to find.
-    y: Any = (
-        ConvolutionFunction.apply(x, weight, bias, arguments, site)
-        if site.casts.is_plain or arguments.transposed or x.numel() == 0
-        else CastConvolution.apply(x, weight, bias, arguments, site)
-    )
+    if is_torchs_own(site, x, weight):
+        with plain_torch(site.state.device_type):
+            y: Any = exactly(torch.ops.aten.convolution, x, weight, bias, *arguments.positional())
+    elif site.casts.is_plain or arguments.transposed or x.numel() == 0:
+        y = ConvolutionFunction.apply(x, weight, bias, arguments, site)
+    else:
+        y = CastConvolution.apply(x, weight, bias, arguments, site)
     geometry = ConvolutionGeometry(arguments.stride, arguments.padding, arguments.dilation, arguments.groups)
     y = shown(y, site, "convolution", (x, weight), geometry=geometry)
     return y if batched else y[0]

@@ -18,7 +18,7 @@ from ._operand import FORMAT_OF_DTYPE, Operand
 from ._operand_cast import OperandCast
 from ._operand_watch import see, see_plain
 from ._operands import cast_both, cast_operand, operand_of, rounded_to, transposed
-from ._product_watch import shown
+from ._product_watch import is_torchs_own, shown
 from ._saved_input import SavedInput, cast_and_keep, kept_operand
 from ._site import Site
 from ._telling import product as told
@@ -119,7 +119,11 @@ def linear(x: Tensor, weight_NK: Tensor, bias_N: Tensor | None, site: Site) -> T
     if site.state.is_twice and site.casts.is_plain:
         x = x.to(site.state.compute_dtype)
     x_MK = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])  # where K is 0, -1 would stand for any number
-    y_MN: Any = LinearFunction.apply(x_MK, weight_NK, bias_N, site)
+    if is_torchs_own(site, x_MK, weight_NK):
+        with plain_torch(site.state.device_type):
+            y_MN: Any = torch.nn.functional.linear(x_MK, weight_NK, bias_N)
+    else:
+        y_MN = LinearFunction.apply(x_MK, weight_NK, bias_N, site)
     y = y_MN.reshape(*x.shape[:-1], weight_NK.shape[0])
     return shown(y, site, "linear", (x, weight_NK))
 

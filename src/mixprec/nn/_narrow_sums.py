@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses import FakeTensor
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from ._ranges import LARGEST_FP16
 
@@ -15,7 +17,8 @@ def narrow_sum(func: Callable[..., Any], a: Tensor, b: Tensor, kwargs: Mapping[s
     """``a + b`` or ``a - b`` in fp16; in fp32 where both are finite and fp16 does not hold the sum.
 
     A compiler's trace, which cannot ask for values, gives fp16's largest there: finite, though a row of such sums is
-    not told apart.
+    not told apart. Of tensors that are shapes, which nobody records, it is the sum that fp16 holds: what a step
+    keeps is counted on these.
 
     Args:
         func: adds, or subtracts.
@@ -24,6 +27,8 @@ def narrow_sum(func: Callable[..., Any], a: Tensor, b: Tensor, kwargs: Mapping[s
         kwargs: of the call.
     """
     y = func(a.half(), b.half(), **kwargs)
+    if _is_shape_alone(y):
+        return y
     if _has_values(y):
         if bool(y.isfinite().all()):
             return y
@@ -31,6 +36,13 @@ def narrow_sum(func: Callable[..., Any], a: Tensor, b: Tensor, kwargs: Mapping[s
         return wide if bool((y.isinf() & wide.isfinite()).any()) else y
     wide = func(a.float(), b.float(), **kwargs)
     return torch.where(y.isinf() & wide.isfinite(), wide.clamp(-LARGEST_FP16, LARGEST_FP16).half(), y)
+
+
+def _is_shape_alone(y: Tensor) -> bool:
+    """Whether there are no values, and there will be none: nothing records the operations to run them later."""
+    if torch.compiler.is_compiling():
+        return False
+    return (y.is_meta or isinstance(y, FakeTensor)) and get_proxy_mode() is None
 
 
 def _has_values(y: Tensor) -> bool:

@@ -106,6 +106,7 @@ class OperandCasts:
         is_shown: whether an operand is cast to fp32, which changes nothing: the site counts as one that has casts, so
             that its products are shown to whoever watches.
         is_plain: whether every operand stays in the compute dtype, and sums in fp32.
+        is_only_shown: whether nothing would be left but ``is_plain`` without ``is_shown``.
         random: whether any operand needs random bits.
     """
 
@@ -118,13 +119,15 @@ class OperandCasts:
     accumulator: Accumulator | None = None
     is_shown: bool = False
     is_plain: bool = field(init=False)
+    is_only_shown: bool = field(init=False)
     random: bool = field(init=False)
 
     def __post_init__(self) -> None:
         # Worked out once: a compiler's trace reads them as constants.
         present = self.present
-        is_plain = len(present) == 0 and self.accumulator is None and not self.is_shown
-        object.__setattr__(self, "is_plain", is_plain)
+        changes_nothing = len(present) == 0 and self.accumulator is None
+        object.__setattr__(self, "is_plain", changes_nothing and not self.is_shown)
+        object.__setattr__(self, "is_only_shown", changes_nothing and self.is_shown)
         object.__setattr__(self, "random", any(cast.random for cast in present))
 
     @classmethod

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
+import torch
 from torch import Tensor
 
 from ._convolution_arguments import ConvolutionGeometry
@@ -47,6 +48,22 @@ class ProductWatch(Protocol):
     def product(self, seen: SeenProduct, y: Tensor) -> Tensor:
         """A product and its result [..., N] (of a convolution [batch, N, ...]); gives what goes on in its place."""
         ...
+
+
+def is_torchs_own(site: Site, *operands: Tensor) -> bool:
+    """Whether torch's own product does: it is watched, and otherwise nothing would be done to fp32 operands on a CPU.
+
+    Elsewhere torch may multiply fp32 in less.
+    """
+    state = site.state
+    return (
+        site.casts.is_only_shown
+        and state.product_watcher is not None
+        and state.listener is None
+        and state.watcher is None
+        and state.compute_dtype == torch.float32
+        and all(x.dtype == torch.float32 and x.is_cpu for x in operands)
+    )
 
 
 def shown(

@@ -96,3 +96,21 @@ def test_the_exit_status_is_of_the_worst_verdict():
 def test_refuses_a_proof_of_no_steps():
     with pytest.raises(ValueError, match="at least 1 step where there are pairs"):
         ProofSettings(steps=0)
+
+
+def test_a_plan_that_keeps_everything_is_the_base_recipe_and_is_not_proved():
+    planned = made(request_for(keep=("*",), loss_budget=1.0))
+    quality = {"loss": QualityTarget(absolute=0.0)}
+    done = proved(planned, Targets(quality=quality, memory=MemoryTarget(share=0.9))).evidence
+    assert done.measured is not None
+    assert (done.measured.pairs, done.measured.loss_change, done.measured.checks) == (0, None, ())
+    assert done.measured.verdicts == {"quality.loss": "met", "memory.share": "missed"}
+    assert done.notes[-1] == "every layer is kept: the plan is the base recipe, and there was nothing to prove"
+    assert done.spent is None or done.spent.proof_seconds is None
+
+
+def test_bytes_of_memory_are_measured_though_everything_is_kept():
+    planned = made(request_for(keep=("*",), loss_budget=1.0))
+    done = proved(planned, Targets(memory=MemoryTarget(bytes=100_000_000)), ProofSettings(checks=0, steps=4, pairs=1))
+    assert done.evidence.measured.verdicts == {"memory.bytes": "met"}
+    assert done.evidence.measured.pairs == 1

@@ -23,7 +23,7 @@ def test_two_classes_are_told_exactly() -> None:
     exact = F.softplus(-(margin + moved)) - F.softplus(-margin)
     second = changes + 0.5 * missed * (1 - missed) * moved.square()
     kept = missed > 1e-6
-    assert beyond_second(changes, missed) == pytest.approx((exact - second)[kept].sum().item(), rel=1e-9)
+    assert float(beyond_second(changes, missed)) == pytest.approx((exact - second)[kept].sum().item(), rel=1e-9)
 
 
 def test_no_change_and_unknown_margins_add_nothing() -> None:

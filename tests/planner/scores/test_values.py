@@ -226,3 +226,11 @@ def test_two_batches_are_the_mean_of_each() -> None:
     for group, name in itertools.product(("o", "qk"), ("curvature", "slope")):
         mean = sum(getattr(_score(s, group, "mxfp4"), name) for s in each) / 2
         assert getattr(_score(both, group, "mxfp4"), name) == pytest.approx(mean, rel=1e-5)
+
+
+def test_memory_that_a_later_batch_takes_again_is_not_shared() -> None:
+    layers = [module for _ in range(6) for module in (nn.Linear(32, 32), nn.ReLU())]
+    model, batches = nn.Sequential(*layers, nn.Linear(32, 10)), [sequences(4, seed=seed) for seed in range(8)]
+    few = Effort(activations=False, gradients=False)
+    groups = measure_scores(model, cross_entropy, batches, [MXFP4], effort=few).groups
+    assert [group.sites for group in groups] == [(str(2 * layer),) for layer in range(7)]

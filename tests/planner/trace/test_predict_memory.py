@@ -32,6 +32,7 @@ MORE: dict[str, Callable[[], Recipe]] = {
     "bf16-true": lambda: load_recipe("bf16-true"),
     "nvfp4": lambda: load_recipe("nvfp4"),
     "fp16": lambda: load_recipe("fp16"),
+    "fp16, residual in fp16": lambda: replace(load_recipe("fp16"), residual="compute"),
 }
 adamw = partial(AdamW, lr=1e-3)
 
@@ -72,6 +73,11 @@ def test_kinds_and_peak(job: str, recipe: str) -> None:
 @pytest.mark.parametrize("job", JOBS)
 def test_more_recipes(job: str, recipe: str) -> None:
     made, wanted = JOBS[job](), MORE[recipe]()
+    assert_close(predict_memory(*made, wanted, optimizer=adamw), *measured(made, wanted, adamw))
+
+
+def test_sums_of_a_residual_stream_in_fp16() -> None:
+    made, wanted = JOBS["gpt"](), MORE["fp16, residual in fp16"]()
     assert_close(predict_memory(*made, wanted, optimizer=adamw), *measured(made, wanted, adamw))
 
 

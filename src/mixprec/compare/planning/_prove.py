@@ -25,6 +25,7 @@ from ._verdicts import Outcome, verdicts
 
 #: Steps that no time ratio counts: they warm up.
 _WARM_UP = 3
+_NO_PROOF = "every layer is kept: the plan is the base recipe, and there was nothing to prove"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,11 +79,14 @@ def prove(
         settings: how much is spent.
 
     Returns:
-        The plan with what was measured.
+        The plan with what was measured. One that keeps every layer is the base recipe, and not compared with it
+        unless a target of memory's bytes asks for a measurement; a note says so.
 
     Raises:
         WorkloadError: a function of the workload that fails, or a baseline that diverges.
     """
+    if is_base(plan) and targets.memory.bytes is None:
+        return _as_base(plan, targets)
     settings = settings or ProofSettings()
     began = time.perf_counter()
     with own_random_state(settings.device), calling("the proof", start.file):
@@ -111,6 +115,19 @@ def prove(
     spent = plan.evidence.spent
     spent = None if spent is None else replace(spent, proof_seconds=time.perf_counter() - began)
     return replace(plan, evidence=replace(plan.evidence, measured=measured, spent=spent))
+
+
+def is_base(plan: Plan) -> bool:
+    """Whether nothing is cast: the plan is then what it would be compared with."""
+    return all(group.candidate == KEEP for group in plan.evidence.groups)
+
+
+def _as_base(plan: Plan, targets: Targets) -> Plan:
+    """What is known without a proof: every gap to the base recipe is none, and so is every saving."""
+    found = verdicts(targets, plan.evidence, Outcome(peak=1, baseline_peak=1))
+    found |= dict.fromkeys((f"quality.{metric}" for metric in targets.quality), "met")
+    notes = (*plan.evidence.notes, _NO_PROOF)
+    return replace(plan, evidence=replace(plan.evidence, measured=Measured(verdicts=found), notes=notes))
 
 
 def doubtful(plan: Plan, most: int) -> tuple[GroupEvidence, ...]:

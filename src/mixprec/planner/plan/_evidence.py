@@ -167,7 +167,6 @@ class Evidence:
         groups: what each was given.
         predicted: of the whole.
         measured: by the proof; ``None`` before it.
-        measuring_steps: what scores took, in the time of plain forward and backward passes.
         spent: what all of it took; ``None`` where that was not timed.
         machine: that measured.
         versions: of packages.
@@ -190,7 +189,6 @@ class Evidence:
     groups: tuple[GroupEvidence, ...]
     predicted: Predicted
     measured: Measured | None = None
-    measuring_steps: float | None = None
     spent: Spent | None = None
     machine: Mapping[str, str | int | float] = field(default_factory=dict[str, "str | int | float"])
     versions: Mapping[str, str] = field(default_factory=dict[str, str])

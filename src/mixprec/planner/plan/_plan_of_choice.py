@@ -105,7 +105,6 @@ def _evidence(asked: Asked, base: Recipe, scores: Scores, options: Sequence[Opti
             keep_bytes=sum(option.bytes for option in kept),
             validated=asked.validated,
         ),
-        measuring_steps=scores.seconds / scores.step_seconds if scores.step_seconds else None,
         notes=scores.notes,
     )
 

@@ -13,6 +13,9 @@ from ._margins import beyond_second
 from ._outputs import Counted
 from ._terms import by_term
 
+#: Numbers that are worked on at once.
+_AT_ONCE = 1 << 20
+
 
 @dataclass(frozen=True, kw_only=True)
 class BatchScores:
@@ -65,35 +68,70 @@ def score_batch(loss: float, collector: Collector, counted: Counted, missed: Ten
     return BatchScores(loss=loss, counted=counted, sites=collector.sites, changes=changes, drawn=drawn, missed=missed)
 
 
-def change_of(batches: Sequence[BatchScores], sites: Sequence[str], candidate: str) -> Change:
-    """What a candidate does to the mean loss where all of these sites have it.
+def changes_of(batches: Sequence[BatchScores], choices: Sequence[tuple[Sequence[str], str]]) -> list[Change]:
+    """What each candidate does to the mean loss where all of its sites have it.
 
     The changes of a group's sites are added before they are squared: what one of them does to a term the other may
     undo.
+
+    Args:
+        batches: that were measured.
+        choices: sites, and the candidate that they have.
     """
-    found: list[Change] = []
-    for batch in batches:
+    found = [_changes_in(batch, choices) for batch in batches]
+    count = len(found)
+    return [
+        Change(
+            curvature=sum(change.curvature for change in own) / count,
+            slope=sum(change.slope for change in own) / count,
+            variance=sum(change.variance for change in own) / count**2,
+            beyond=sum(change.beyond for change in own) / count,
+        )
+        for own in zip(*found, strict=True)
+    ]
+
+
+def _changes_in(batch: BatchScores, choices: Sequence[tuple[Sequence[str], str]]) -> list[Change]:
+    """Of one batch: choices about the same terms side by side, a few at a time."""
+    found: dict[int, Change] = {}
+    alike: dict[tuple[int, int], list[tuple[int, Tensor, Tensor]]] = {}
+    for index, (sites, candidate) in enumerate(choices):
         here = [(site, candidate) for site in sites if site in batch.sites]
         changes, drawn = (_added([of[key] for key in here]) for of in (batch.changes, batch.drawn))
-        found.append(_change_in(changes, drawn, batch))
-    count = len(found)
-    return Change(
-        curvature=sum(change.curvature for change in found) / count,
-        slope=sum(change.slope for change in found) / count,
-        variance=sum(change.variance for change in found) / count**2,
-        beyond=sum(change.beyond for change in found) / count,
-    )
+        rows = alike.setdefault((len(changes), len(drawn)), [])
+        rows.append((index, changes, drawn))
+        if len(rows) * max(len(changes), len(drawn)) > _AT_ONCE:
+            _take(rows, batch, found)
+    for rows in alike.values():
+        _take(rows, batch, found)
+    return [found[index] for index in range(len(choices))]
 
 
-def _change_in(changes: Tensor, drawn: Tensor, batch: BatchScores) -> Change:
+def _take(rows: list[tuple[int, Tensor, Tensor]], batch: BatchScores, found: dict[int, Change]) -> None:
+    if rows:
+        indices, changes, drawn = zip(*rows, strict=True)
+        found |= zip(indices, _side_by_side(torch.stack(changes), torch.stack(drawn), batch), strict=True)
+        rows.clear()
+
+
+def _side_by_side(changes: Tensor, drawn: Tensor, batch: BatchScores) -> list[Change]:
+    """Of choices [K, terms] about the same terms."""
     terms, samples = batch.counted.terms, batch.counted.samples
     # Terms of one sample are not independent: tokens of a sequence read one another.
-    own = len(changes) == terms and samples > 0 and terms % samples == 0
-    sums = changes.reshape(samples, -1).sum(1) if own else changes
-    spread = float(sums.var()) * len(sums) / terms**2 if len(sums) > 1 else float("inf")
-    curvature = 0.5 * float(drawn.square().sum()) / terms
-    beyond = beyond_second(changes, batch.missed) / terms
-    return Change(curvature=curvature, slope=float(changes.sum()) / terms, variance=spread, beyond=beyond)
+    own = changes.shape[1] == terms and samples > 0 and terms % samples == 0
+    sums = changes.unflatten(1, (samples, -1)).sum(2) if own else changes
+    count = sums.shape[1]
+    spread = sums.var(1) * count / terms**2 if count > 1 else changes.new_full((len(changes),), torch.inf)
+    columns = (
+        0.5 * drawn.square().sum(1) / terms,
+        changes.sum(1) / terms,
+        spread,
+        beyond_second(changes, batch.missed) / terms,
+    )
+    return [
+        Change(curvature=curvature, slope=slope, variance=variance, beyond=beyond)
+        for curvature, slope, variance, beyond in zip(*(column.tolist() for column in columns), strict=True)
+    ]
 
 
 def _added(parts: Sequence[Tensor]) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from ...nn import SeenProduct
-from ...specs import LayerPrecision
 from ._groups import Grouping
-from ._products import CastProducts, Operands, Parts, precision_for
+from ._products import Casts, Operands, Parts
 from ._seen import Keys, Operation
 from ._tap import Tap
 
@@ -72,8 +71,9 @@ class Collector:
     """A ``ProductWatch`` that taps every product of a pass.
 
     Args:
-        precisions: of the candidates, by name.
+        casts: of the candidates, over all batches.
         grouping: of the sites, over all batches.
+        keys: of the memory that all batches' operands are.
         known: sites whose weight gradients an earlier batch has shown; ``None``: nobody asks for any.
         seed: of random roundings.
 
@@ -84,13 +84,17 @@ class Collector:
     """
 
     def __init__(
-        self, precisions: Mapping[str, LayerPrecision], grouping: Grouping, known: Collection[str] | None, seed: int
+        self,
+        casts: Casts,
+        grouping: Grouping,
+        keys: Keys,
+        known: Collection[str] | None,
+        seed: int,
     ) -> None:
-        self._precisions, self._known, self._seed = precisions, known, seed
+        self._casts, self._known, self._seed = casts, known, seed
         self.grouping = grouping
-        self._keys, self._calls, self._is_drawing = Keys(), 0, False
+        self._keys, self._calls, self._is_drawing = keys, 0, False
         self._drawn: dict[int, Tensor] = {}
-        self._products: dict[tuple[str, bool, torch.device], CastProducts] = {}
         self.anchor = torch.zeros((), requires_grad=True)
         self.sites: dict[str, SiteTally] = {}
 
@@ -99,7 +103,8 @@ class Collector:
         if not torch.is_grad_enabled():
             return y
         operation = Operation.of(seen)
-        self.sites.setdefault(operation.site, SiteTally(operation.kind, {name: Tally() for name in self._precisions}))
+        tallies = {name: Tally() for name in self._casts.precisions}
+        self.sites.setdefault(operation.site, SiteTally(operation.kind, tallies))
         shared = [("input", self._keys.key(seen.x))]
         if seen.has_weight:
             shared.append(("weight", self._keys.key(seen.weight)))
@@ -129,7 +134,7 @@ class Collector:
     def _measure(self, operation: Operation, g: Tensor, drawn: Tensor | None, x: Tensor, weight: Tensor) -> None:
         if g.numel() == 0:  # an expert that no token went to
             return
-        site, plain = self.sites[operation.site], self._cast("", None, operation, x.device)
+        site, plain = self.sites[operation.site], self._casts.of("", operation, x.device, self._seed)
         operands = Operands.of(operation, x, weight)
         y = plain.forward(operation, operands)
         features = 1 if operation.operator == "convolution" else -1
@@ -142,7 +147,7 @@ class Collector:
             site.weight_gradient += _square(reference.sum(0))
             site.weight_noise += _spread(reference)
         for name, tally in site.candidates.items():
-            cast = self._cast(name, self._precisions[name], operation, x.device)
+            cast = self._casts.of(name, operation, x.device, self._seed)
             error = cast.forward(operation, operands).sub_(y)
             tally.error += _square(error)
             if drawn is not None:
@@ -151,14 +156,6 @@ class Collector:
             if reference is not None and tried is not None:
                 errors = cast.weight_gradients(operation, operands.weight, tried)
                 tally.add_gradient(errors.sub_(reference[: len(errors)]), len(reference))
-
-    def _cast(
-        self, name: str, precision: LayerPrecision | None, operation: Operation, device: torch.device
-    ) -> CastProducts:
-        key = name, operation.operator == "convolution", device
-        if key not in self._products:
-            self._products[key] = CastProducts(precision_for(precision, operation.kind), self._seed, device)
-        return self._products[key]
 
 
 def _square(x: Tensor) -> float:

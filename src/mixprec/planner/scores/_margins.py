@@ -5,34 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ._curvature import is_cross_entropy
-from ._outputs import Outputs
-from ._terms import class_axis
-
 #: Below this an fp32 gradient of a term is rounding, and its loss nothing.
 _SURE = 1e-6
 #: A fall of a margin whose exponential is far from overflowing.
 _LARGE = 30.0
 
 
-def misses(outputs: Outputs) -> Tensor | None:
-    """The probability that the model gives to all classes but the target, of each row of the outputs.
-
-    Returns:
-        [rows], float64, 0 where the loss leaves a row out; ``None`` where the loss is no mean of cross-entropies.
-    """
-    found: list[Tensor] = []
-    for z, gradient in zip(outputs.values, outputs.gradients, strict=True):
-        logits, g = z.detach().float(), gradient.detach().float()
-        axis = class_axis(g)
-        if axis is None or not is_cross_entropy(logits, g, axis, outputs.counted.terms):
-            return None
-        others = logits.softmax(axis).scatter_(axis, g.argmin(axis, keepdim=True), 0.0).sum(axis)
-        found.append((others * (g.abs().amax(axis) > 0)).double().flatten())
-    return torch.cat(found) if found else None
-
-
-def beyond_second(changes: Tensor, missed: Tensor | None) -> float:
+def beyond_second(changes: Tensor, missed: Tensor | None) -> Tensor:
     """The sum over the terms of their losses' changes, less what first and second order say of them.
 
     A term misses its target with probability q. To first order its loss changes by c where its margin, the target's
@@ -42,26 +21,26 @@ def beyond_second(changes: Tensor, missed: Tensor | None) -> float:
     their margins.
 
     Args:
-        changes: [terms], to first order.
+        changes: [..., terms], to first order.
         missed: [terms], q; ``None``, or of other terms: nothing is known beyond second order.
 
     Returns:
-        0.0 where nothing is known.
+        [...]; 0 where nothing is known.
 
     Example:
         >>> small = beyond_second(torch.tensor([1e-4], dtype=torch.float64), torch.tensor([0.5], dtype=torch.float64))
-        >>> abs(small) < 1e-12
+        >>> abs(float(small)) < 1e-12
         True
         >>> sure = beyond_second(torch.tensor([0.05], dtype=torch.float64), torch.tensor([0.01], dtype=torch.float64))
-        >>> round(sure, 3)  # of a change of 0.906, of which the first two orders tell 0.174
+        >>> round(float(sure), 3)  # of a change of 0.906, of which the first two orders tell 0.174
         0.732
     """
-    if missed is None or len(missed) != len(changes):
-        return 0.0
+    if missed is None or len(missed) != changes.shape[-1]:
+        return changes.new_zeros(changes.shape[:-1])
     some = missed > _SURE
-    c, q = changes[some], missed[some].clamp(max=1 - _SURE)
+    c, q = changes[..., some], missed[some].clamp(max=1 - _SURE)
     fall = c / q
     # No change is exactly none; where exp would overflow, its logarithm is as good.
     small = torch.log1p(q * torch.expm1(fall.clamp(max=_LARGE)))
     exactly = torch.where(fall > _LARGE, torch.logaddexp(torch.log1p(-q), q.log() + fall), small)
-    return float((exactly - c - 0.5 * (1 - q) * c.square() / q).sum())
+    return (exactly - c - 0.5 * (1 - q) * c.square() / q).sum(-1)

@@ -19,10 +19,12 @@ from ._batch import BatchScores, score_batch
 from ._collector import Collector
 from ._curvature import drawn_gradients
 from ._effort import Effort
+from ._entropy import CrossEntropy, cross_entropies
 from ._groups import Grouping
-from ._margins import misses
 from ._notes import notes_on
 from ._outputs import Outputs, OutputWatch
+from ._products import Casts
+from ._seen import Keys
 from ._summary import group_scores
 
 Loss = Callable[[nn.Module, Any], Tensor]
@@ -65,8 +67,9 @@ def measure_scores(
     batches = list(batches)
     _check(batches, candidates)
     precisions = {c.name: c.precision for c in candidates if c.precision is not None}
+    casts = Casts(precisions, gradients=effort.gradients)
     began = time.perf_counter()
-    grouping, found = Grouping(), list[BatchScores]()
+    grouping, keys, found = Grouping(), Keys(), list[BatchScores]()
     with aside(model, training=training), uncompiled():
         step_seconds = _step_seconds(model, loss, batches[0])
         conversion = convert(model, _recipe(effort.activations))
@@ -76,14 +79,15 @@ def measure_scores(
                 before = time.perf_counter()
                 known = {name for scored in found for name, site in scored.sites.items() if site.weight_gradient > 0}
                 shown = known if effort.gradients else None
-                collector = Collector(precisions, grouping, shown, seed + index)
+                collector = Collector(casts, grouping, keys, shown, seed + index)
                 with frozen(model), conversion.products_shown_to(collector), OutputWatch(model) as watch:
                     value = loss(model, batch)
                     _check_loss(value, index)
                     _check_products(collector, model)
                     outputs = watch.outputs(value, terms)
-                    _backward(value, outputs, collector, seed + index)
-                found.append(score_batch(float(value.detach()), collector, outputs.counted, misses(outputs)))
+                    entropies = cross_entropies(outputs)
+                    _backward(value, outputs, entropies, collector, seed + index)
+                found.append(score_batch(float(value.detach()), collector, outputs.counted, _missed(entropies)))
                 now = time.perf_counter()
                 if not effort.allows(now - began, now - before, step_seconds):
                     break
@@ -137,9 +141,16 @@ def _check_loss(value: Tensor, index: int) -> None:
         )
 
 
-def _backward(value: Tensor, outputs: Outputs, collector: Collector, seed: int) -> None:
+def _missed(entropies: Sequence[CrossEntropy]) -> Tensor | None:
+    """[rows of all outputs], what the model gives to other classes than the targets."""
+    return torch.cat([entropy.missed() for entropy in entropies]) if entropies else None
+
+
+def _backward(
+    value: Tensor, outputs: Outputs, entropies: Sequence[CrossEntropy], collector: Collector, seed: int
+) -> None:
     """Run the backward pass towards the anchor, through every tap; that of drawn gradients before it."""
-    drawn = drawn_gradients(outputs, seed)
+    drawn = drawn_gradients(entropies, outputs.counted.terms, seed)
     try:
         if drawn is not None:
             with collector.drawing():

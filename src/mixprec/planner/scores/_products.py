@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -16,6 +18,8 @@ from ._seen import Operation
 PARTS = 8
 #: Of these, on how many each candidate is tried.
 TRIED = 2
+#: Operands of a forward product.
+_FORWARD = ("fprop_input", "fprop_weight")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,10 +87,15 @@ class CastProducts:
     """
 
     def __init__(self, precision: LayerPrecision | None, seed: int, device: torch.device) -> None:
-        backward = None if precision is None else _weight_gradient_as_forward(precision)
-        self._forward, self._backward = (
-            StandaloneProducts("measure_scores", p, "fp32", seed, device, torch.float32) for p in (precision, backward)
-        )
+        self._precision, self._seed, self._device = precision, seed, device
+        self._forward = self._standalone(precision)
+
+    @functools.cached_property
+    def _backward(self) -> StandaloneProducts:
+        return self._standalone(None if self._precision is None else _weight_gradient_as_forward(self._precision))
+
+    def _standalone(self, precision: LayerPrecision | None) -> StandaloneProducts:
+        return StandaloneProducts("measure_scores", precision, "fp32", self._seed, self._device, torch.float32)
 
     def forward(self, operation: Operation, operands: Operands) -> Tensor:
         """The result, fp32, without a bias."""
@@ -116,6 +125,37 @@ class CastProducts:
         with torch.enable_grad():
             y = self._forward.convolution(x, w, None, geometry._replace(groups=geometry.groups * count))
         return torch.autograd.grad(y, w, g)[0].unflatten(0, (count, -1))
+
+
+class Casts:
+    """The products under every candidate, each made once: for all batches, or one if it draws random bits.
+
+    Args:
+        precisions: of the candidates, by name.
+        gradients: whether products of weights' gradients are asked for.
+
+    Attributes:
+        precisions: as given.
+    """
+
+    def __init__(self, precisions: Mapping[str, LayerPrecision], *, gradients: bool) -> None:
+        self.precisions = precisions
+        operands = OPERANDS if gradients else _FORWARD
+        self._random = {name for name, p in precisions.items() if any(_is_random(p, operand) for operand in operands)}
+        self._made: dict[tuple[str, bool, torch.device, int], CastProducts] = {}
+
+    def of(self, name: str, operation: Operation, device: torch.device, seed: int) -> CastProducts:
+        """Those of a candidate; of ``""`` without casts."""
+        key = name, operation.operator == "convolution", device, seed if name in self._random else 0
+        if key not in self._made:
+            precision = precision_for(self.precisions.get(name), operation.kind)
+            self._made[key] = CastProducts(precision, seed, device)
+        return self._made[key]
+
+
+def _is_random(precision: LayerPrecision, operand: str) -> bool:
+    cast = precision.operand(operand)
+    return cast is not None and cast.is_random
 
 
 def _is_stack(operation: Operation, weight: Tensor) -> bool:

@@ -47,7 +47,10 @@ _KINDS = {"linear": "Linear", "matmul": "grouped_mm"}
 
 @dataclass
 class Keys:
-    """Memory that was seen as an operand; an address is not taken again while its weak reference lives."""
+    """Memory that was seen as an operand; an address is not taken again while its weak reference lives.
+
+    So long as sites are grouped by keys, these live: of memory that came after they would say that it was shared.
+    """
 
     alive: list[StorageWeakRef] = field(default_factory=lambda: [])
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from .._candidate import KEEP
 from .._scores import CandidateScore, GroupScores
-from ._batch import BatchScores, Change, change_of
+from ._batch import BatchScores, Change, changes_of
 from ._collector import SiteTally
 from ._groups import Grouping
 from ._shrinkage import predicted, shared_slope
@@ -18,7 +18,8 @@ def group_scores(
 ) -> tuple[tuple[GroupScores, ...], dict[str, float]]:
     """Scores by group, in the order of the model; and by candidate, of all groups together."""
     groups = grouping.groups()
-    changes = {(sites, name): change_of(batches, sites, name) for sites in groups for name in candidates}
+    choices = [(sites, name) for sites in groups for name in candidates]
+    changes = dict(zip(choices, changes_of(batches, choices), strict=True))
     share = shared_slope(changes.values())
     made: list[GroupScores] = []
     for sites in groups:
@@ -36,7 +37,8 @@ def group_scores(
             )
         )
     every = [site for sites in groups for site in sites]
-    together = {name: _together(change_of(batches, every, name), made, name) for name in candidates}
+    of_all = changes_of(batches, [(every, name) for name in candidates])
+    together = {name: _together(change, made, name) for name, change in zip(candidates, of_all, strict=True)}
     return tuple(made), {KEEP: 0.0} | together
 
 
