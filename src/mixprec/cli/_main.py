@@ -26,11 +26,13 @@ from . import (
     _recipes,
     _report,
     _table,
+    _train,
     _watch,
 )
 
 _COMMANDS: Mapping[str, Callable[..., int]] = MappingProxyType(
     {
+        "train": _train.command,
         "compare": _compare.command,
         "plan": _plan.command,
         "explain": _explain.command,

@@ -17,16 +17,20 @@ from ._traced import trace_workload
 from ._user_code import WorkloadError
 from ._workload import Workload
 from .processes import BlackBox, compare_commands
+from .training_run import Audience, Trained, Training, train
 from .workloads import BUILT_IN
 
 __all__ = [
     "BUILT_IN",
+    "Audience",
     "BlackBox",
     "Comparison",
     "Estimate",
     "MetricGoal",
     "Replay",
     "Replayed",
+    "Trained",
+    "Training",
     "Workload",
     "WorkloadError",
     "WorkloadSource",
@@ -44,5 +48,6 @@ __all__ = [
     "saved_activations",
     "target_rows",
     "trace_workload",
+    "train",
     "write_template",
 ]

@@ -67,7 +67,7 @@ def check(comparison: Comparison) -> ComparisonRecord:
     Raises:
         ValueError: for a workload or a recipe that does not work; the message names what to mend.
     """
-    _check_device(comparison.device)
+    check_device(comparison.device)
     with own_random_state(comparison.device):
         seed = comparison.seeds[0]
         workload = comparison.source.build(seed, comparison.device)
@@ -91,7 +91,12 @@ def check(comparison: Comparison) -> ComparisonRecord:
     )
 
 
-def _check_device(name: str) -> None:
+def check_device(name: str) -> None:
+    """Refuse a device that cannot be used here.
+
+    Raises:
+        ValueError: it cannot; the message says why.
+    """
     try:
         torch.empty(1, device=name)
     except (RuntimeError, AssertionError) as error:

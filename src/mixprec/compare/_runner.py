@@ -43,9 +43,19 @@ def run(comparison: Comparison, *, finished: Iterable[tuple[str, int]] = ()) -> 
             yield from _run_together(workload, trials, comparison.source.file)
 
 
+def evaluation_steps(steps: int) -> set[int]:
+    """After how many of a run's steps it is evaluated.
+
+    Example:
+        >>> sorted(evaluation_steps(200))
+        [50, 100, 150, 200]
+    """
+    return {max(1, round(steps * share)) for share in EVALUATE_AT}
+
+
 def _run_together(workload: Workload, trials: list[Trial], file: Path | None) -> Iterator[Record]:
     twin = copy.deepcopy(workload.model)
-    evaluate_at = {max(1, round(workload.steps * share)) for share in EVALUATE_AT}
+    evaluate_at = evaluation_steps(workload.steps)
     for step in range(workload.steps):
         first = step % len(trials)
         for trial in (*trials[first:], *trials[:first]):

@@ -14,10 +14,8 @@ from torch import Tensor, nn
 from mixprec.monitor import can_look_into_graphs
 from mixprec.records import (
     CoverageRecord,
-    CoverageRow,
     EvaluationRecord,
     EventRecord,
-    Forward,
     MemoryRecord,
     RunEndRecord,
     Status,
@@ -26,6 +24,8 @@ from mixprec.records import (
 from mixprec.specs import Recipe
 from mixprec.training import Event, StepResult, prepare
 
+from ._covered import coverage_of
+from ._evaluating import evaluations
 from ._memory import Measured, peak_memory, process_bytes, saved_activations
 from ._random_state import step_seed
 from ._workload import Workload
@@ -127,17 +127,12 @@ class Trial:
         Args:
             twin: an unconverted model of the same kind, whose weights are overwritten.
         """
-        twin.load_state_dict(self._model.state_dict())
-        pairs: tuple[tuple[Forward, nn.Module], ...] = (("recipe", self._model), ("fp32", twin))
-        for forward, model in pairs:
-            model.eval()
-            with torch.no_grad():
-                metrics = {name: float(value) for name, value in self._workload.evaluate(model).items()}
-            model.train()
-            yield EvaluationRecord(recipe=self.recipe, seed=self.seed, step=self.step, forward=forward, metrics=metrics)
-            loss = metrics.get("loss", math.nan)
+        told = evaluations(self._workload, self._model, twin, recipe=self.recipe, seed=self.seed, step=self.step)
+        for record in told:
+            yield record
+            loss = record.metrics.get("loss", math.nan)
             if not math.isfinite(loss) and not self.ended:
-                where = "" if forward == "recipe" else ", with its weights in fp32"
+                where = "" if record.forward == "recipe" else ", with its weights in fp32"
                 yield self.end("diverged", f"the evaluation's loss was {loss} after {self.step} steps{where}")
 
     def end(self, status: Status, reason: str = "") -> RunEndRecord:
@@ -178,17 +173,7 @@ class Trial:
             )
 
     def _measurements(self) -> Iterator[Record]:
-        audit = self._session.audit()
-        yield CoverageRecord(
-            recipe=self.recipe,
-            seed=self.seed,
-            rows=tuple(
-                CoverageRow(site=row.site, gemm=row.gemm, format=row.format, engine=row.engine, flops=row.flops)
-                for row in audit.rows
-                if not row.recomputed
-            ),
-            uncovered=tuple(f"{row.site} ({row.gemm})" for row in audit.uncovered),
-        )
+        yield coverage_of(self._session, recipe=self.recipe, seed=self.seed)
         memory = self._session.memory()
         yield MemoryRecord(
             recipe=self.recipe,

@@ -9,6 +9,7 @@ from ._analysis import (
     analysis_csv,
     analysis_json,
 )
+from ._begun import BegunTraining, read_begun, write_begun
 from ._durable_file import FileFacts, make_folders, read_facts, replace_file, sync_folder, write_file
 from ._fields import to_json
 from ._follow import Followed, RecordFollower
@@ -89,6 +90,7 @@ __all__ = [
     "AnalysisRow",
     "AnalysisTotal",
     "BatchRow",
+    "BegunTraining",
     "Better",
     "ComparisonRecord",
     "CoverageRecord",
@@ -158,6 +160,7 @@ __all__ = [
     "percent",
     "percentile",
     "power_told",
+    "read_begun",
     "read_dump",
     "read_facts",
     "read_records",
@@ -180,6 +183,7 @@ __all__ = [
     "to_json",
     "verdicts_table",
     "worst_first",
+    "write_begun",
     "write_file",
     "write_records",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
@@ -37,6 +38,7 @@ class Frame:
         folder: of the run; empty where it has none.
         state: of all runs.
         shown: the run in full.
+        steps: of each run, where no comparison tells them.
         notes: what else must be said, e.g. of lines that could not be read.
         plain: for a pipe or a file: no curve, and nothing is cut to a screen's height.
     """
@@ -45,6 +47,7 @@ class Frame:
     folder: str = ""
     state: RunsState
     shown: RunState
+    steps: int | None = None
     notes: tuple[str, ...] = ()
     plain: bool = False
 
@@ -81,13 +84,16 @@ def _headline(frame: Frame) -> Text:
     text.append(f"{frame.title}  " * bool(frame.title), style="bold")
     text.append(f"{run.recipe}, seed {run.seed}", style="bold cyan")
     if run.last is not None:
-        of = f" of {state.header.steps}" if state.header else ""
+        steps = state.header.steps if state.header else frame.steps
+        of = f" of {steps}" if steps else ""
         # A step's number counts from 0; a reader counts steps.
         text.append(f"  step {run.last.step + 1}{of}")
     if run.end is not None:
         text.append(f"  {run.end.status}", style="green" if run.end.status == "done" else "bold red")
     elif run.seconds:
         text.append(f"  {_speed(run)}")
+        left = frame.steps - run.last.step - 1 if frame.steps and run.last is not None else 0
+        text.append(f"  {timedelta(seconds=round(left * run.seconds))} left" if left > 0 else "", style="dim")
     text.append(f"  {frame.folder}" * bool(frame.folder), style="dim")
     return text
 

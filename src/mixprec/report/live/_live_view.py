@@ -25,6 +25,7 @@ class LiveView:
         title: shown first.
         recipe: of the steps that are told by ``step``.
         seed: of them.
+        steps: of the whole run, where they are known.
         console: where to draw; standard error by default, so that standard output stays the program's.
         every: seconds between two pictures at least.
 
@@ -44,12 +45,13 @@ class LiveView:
         *,
         recipe: str = "fp32",
         seed: int = 0,
+        steps: int | None = None,
         console: Console | None = None,
         every: float = 0.25,
     ) -> None:
         self._title, self._recipe, self._seed, self._every = title, recipe, seed, every
         self._console = console or Console(stderr=True)
-        self._state = RunsState()
+        self._state, self._steps = RunsState(), steps
         self._live: Live | None = None
         self._drawn, self._stepped, self._is_open = 0.0, time.perf_counter(), True
 
@@ -127,4 +129,5 @@ class LiveView:
     def _frame(self) -> Frame:
         shown = self._state.newest
         assert shown is not None, "a picture is drawn of a run that has records"
-        return Frame(title=self._title, state=self._state, shown=shown, plain=not self._console.is_terminal)
+        plain = not self._console.is_terminal
+        return Frame(title=self._title, state=self._state, shown=shown, steps=self._steps, plain=plain)

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.live import Live
 
-from mixprec.records import NOTHING, RecordFollower, last_writer
+from mixprec.records import NOTHING, BegunTraining, RecordFollower, last_writer, read_begun
 
 from .._folder import RECORDS
 from ._frame import Frame
@@ -67,7 +67,7 @@ def watch(
         console.print(watched.frame())
         return
     with Live(watched.frame(), console=console, auto_refresh=False) as live:
-        while not watched.state.is_over:
+        while not watched.is_over:
             time.sleep(every)
             watched.look()
             live.update(watched.frame(), refresh=True)
@@ -83,10 +83,12 @@ class _Watched:
         self._folder, self._recipe, self._seed, self._plain = folder, recipe, seed, plain
         self._follower = RecordFollower(folder / RECORDS)
         self.state = RunsState()
+        self._begun: BegunTraining | None = None
         self._unread, self._first_reason = 0, ""
 
     def look(self) -> None:
         """Take in what is new."""
+        self._begun = self._begun or read_begun(self._folder)
         followed = self._follower.read()
         if followed.is_anew:
             self.state, self._unread = RunsState(), 0
@@ -95,6 +97,13 @@ class _Watched:
         if followed.left_out and not self._unread:
             self._first_reason = followed.left_out[0].reason
         self._unread += len(followed.left_out)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a comparison has ended, or a run of ``mixprec train`` is done; a session does not say so."""
+        ends = [run.end for run in self.state.runs.values()]
+        is_done = bool(ends) and all(end is not None and end.status == "done" for end in ends)
+        return self.state.is_over or (self._begun is not None and is_done)
 
     def has_begun(self) -> bool:
         """Whether there is a run to show.
@@ -126,10 +135,11 @@ class _Watched:
         newest = self.state.newest
         shown = newest if newest in candidates else candidates[-1]
         return Frame(
-            title=self.state.header.workload if self.state.header else "",
+            title=self.state.header.workload if self.state.header else self._begun.title if self._begun else "",
             folder=str(self._folder),
             state=self.state,
             shown=shown,
+            steps=self._begun.steps if self._begun else None,
             notes=tuple(self._notes()),
             plain=self._plain,
         )
@@ -143,7 +153,7 @@ class _Watched:
             silence = time.time() - os.stat(self._folder / RECORDS).st_mtime
         except FileNotFoundError:
             return [*notes, f"{self._folder / RECORDS} is gone: what was read of it is shown"]
-        if not self.state.is_over:
+        if not self.is_over:
             notes += [f"no new record for {_duration(silence)}"] if silence > _SILENCE else []
             notes += self._gone()
         return notes

@@ -1,0 +1,6 @@
+"""One training run of a workload: evaluated, saved, and gone on with by the same call."""
+
+from ._train import train
+from ._training import Audience, Outcome, Trained, Training
+
+__all__ = ["Audience", "Outcome", "Trained", "Training", "train"]
