@@ -29,7 +29,10 @@ def loss_of(session: Session, seed: int) -> Tensor:
 
 def state_of(session: Session) -> str:
     torch.set_printoptions(precision=17, threshold=10**6)
-    return str((session.model.state_dict(), session.optimizer.state_dict(), session.state_dict()))
+    try:
+        return str((session.model.state_dict(), session.optimizer.state_dict(), session.state_dict()))
+    finally:
+        torch.set_printoptions(profile="default")
 
 
 @pytest.mark.parametrize("zero_grad", [True, False])
