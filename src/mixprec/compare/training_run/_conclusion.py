@@ -48,7 +48,9 @@ def conclude(folder: Path, outcome: Outcome, *, steps: int, targets: Iterable[Ta
     own = _own(folder) or RecipeRecords()
     taken = next(iter(own.steps.values()), {})
     last = max((at for _, at, _ in own.evaluations), default=-1)
-    metrics = {forward: record.metrics for (_, at, forward), record in own.evaluations.items() if at == last}
+    metrics: dict[Forward, Mapping[str, float]] = {
+        forward: record.metrics for (_, at, forward), record in own.evaluations.items() if at == last
+    }
     checkpoints = find_checkpoints(folder / "checkpoints")
     return Trained(
         outcome=outcome,
