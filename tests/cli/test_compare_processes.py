@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import html
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 from mixprec.cli import main
-from mixprec.records import ComparisonRecord, RunEndRecord, read_records
+from mixprec.records import ComparisonRecord, EvaluationRecord, RunEndRecord, read_records
 from tests.compare.processes.scripts import script_box
 
 
@@ -32,6 +35,32 @@ def test_a_command_is_compared_shown_and_resumed_by_its_folder_alone(
     records = read_records(out / "records.jsonl")
     assert [r.recipes for r in records if isinstance(r, ComparisonRecord)][-1] == ("base", "größer", "crash")
     assert len([r for r in records if isinstance(r, RunEndRecord)]) == 9
+
+
+def test_the_printed_command_repeats_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    targets, first, again = tmp_path / "t.toml", tmp_path / "a b", tmp_path / "again"
+    targets.write_text('[quality]\nloss = 0.05\naccuracy = { absolute = 0.9, better = "higher" }\n')
+    asked = words(tmp_path, "--recipes", "base,größer", "--max-pairs", "3", "--jobs", "2", "--targets", str(targets))
+    status = main([*asked, "--out", str(first)])
+    page = (first / "report.html").read_text(encoding="utf-8")
+    found = re.search(r'id="repeat">([^<]*)</pre>', page)
+    assert found
+    command = shlex.split(html.unescape(found[1]))
+    assert command[:2] == ["mixprec", "compare"]
+    assert main([*command[1:], "--out", str(again)]) == status
+    assert_same(first, again)
+
+
+def assert_same(first: Path, again: Path) -> None:
+    """What was compared, and what came out."""
+    told = [list(read_records(folder / "records.jsonl")) for folder in (first, again)]
+    headers = [[r for r in records if isinstance(r, ComparisonRecord)][-1] for records in told]
+    assert headers[0] == headers[1]
+    assert len(headers[0].targets) == 2
+    evaluated = [
+        {(r.recipe, r.seed, r.step): r.metrics for r in records if isinstance(r, EvaluationRecord)} for records in told
+    ]
+    assert evaluated[0] == evaluated[1] != {}
 
 
 @pytest.mark.parametrize(

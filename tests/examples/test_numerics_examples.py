@@ -28,7 +28,7 @@ from tests.miniatures.training import linear_recipe
 
 FOLDER = Path(reproduce.__file__).parent
 EXPECTED = tomllib.loads((FOLDER / "expected.toml").read_text(encoding="utf-8"))
-COMPARISONS = {each["workload"]: each for each in EXPECTED["comparisons"]}
+COMPARISONS = {reproduce.title(each): each for each in EXPECTED["comparisons"]}
 TENSOR = "e2m1[tensor]"
 OF_THE_TESTS = {
     "e4m3": linear_recipe("e4m3", LayerPrecision.uniform("e4m3")),
@@ -55,7 +55,7 @@ def test_a_workload_trains_under_its_recipes(name: str, tmp_path: Path) -> None:
     recipes = tuple(recipe_of(each) for each in COMPARISONS[name]["recipes"])
     assert [each.name for each in recipes] == COMPARISONS[name]["recipes"]
     assert Targets.load(FOLDER / f"{name}.toml").quality
-    source = load_workload(str(FOLDER / f"{name}.py"), steps=1)
+    source = load_workload(str(FOLDER / f"{COMPARISONS[name]['workload']}.py"), steps=1)
     compare(Comparison(source=source, recipes=recipes, seeds=(0,)), tmp_path / "run")
     summary = summarize(read_records(tmp_path / "run" / "records.jsonl"))
     assert {row.recipe: row.status for row in summary.rows} == {each.name: "done" for each in recipes}
@@ -123,15 +123,47 @@ def test_a_statement_beside_what_was_recorded(
 ) -> None:
     summary = recorded({"base": [1.0, 1.0, 1.0], "mine": losses, "other": [1.5, 1.5, 1.5]})
     comparison = {"workload": "w", "expect": [{"number": 5, "recipe": "mine", **fields}]}
-    ((name, who, _, told, verdict),) = reproduce.compared(comparison, summary)
-    assert (name, who, told.replace("-0.0000", "+0.0000"), verdict) == ("5 w", "mine", measured, agrees)
+    ((name, who, _, told, found, _),) = reproduce.compared(comparison, summary)
+    assert (name, who, told.replace("-0.0000", "+0.0000"), found) == ("5 w", "mine", measured, agrees)
+
+
+@pytest.mark.parametrize(
+    ("losses", "outcome", "told"),
+    [
+        ([1.9, 1.9, 1.2, 1.1, 1.2, 1.2, 1.2, 1.2], "yes", "-0.3000 (-0.4000 to -0.3000), 6 pairs"),
+        ([1.0, 1.0, 1.2, 1.1, 1.2, 1.2, 1.2, 1.9], "not resolved", "-0.3000 (-0.4000 to +0.4000), 6 pairs"),
+        ([1.0, 1.0, 1.7, 1.7, 1.7, 1.7, 1.7, 1.9], "no", "+0.2000 (+0.2000 to +0.4000), 6 pairs"),
+        ([1.0, 1.0, 1.2, 1.1, 1.2, 1.2, 1.2], "not resolved", "-0.3000, 5 pairs"),
+    ],
+)
+def test_a_median_agrees_by_its_whole_interval(losses: list[float], outcome: str, told: str) -> None:
+    summary = recorded({"base": [1.0] * len(losses), "mine": losses, "other": [2.0] * len(losses)})
+    each = {"number": 5, "recipe": "mine", "share": 0.5, "of": "other", "statistic": "median", "from_seed": 2}
+    ((_, _, words, measured, found, _),) = reproduce.compared({"workload": "w", "expect": [each]}, summary)
+    assert words == "median of the gap in loss less 0.5 of that of other <= 0"
+    assert (measured, found) == (told, outcome)
+
+
+def test_an_interval_of_a_median_has_it_within_as_often_as_it_says() -> None:
+    assert [reproduce.median_interval([float(i) for i in range(n)]) for n in (5, 6, 8, 9, 20)] == [
+        None, (0.0, 5.0), (0.0, 7.0), (1.0, 7.0), (5.0, 14.0),
+    ]  # fmt: skip
+
+
+def test_an_outcome_is_told_beside_what_is_documented() -> None:
+    summary = recorded({"base": [1.0] * 3, "mine": [1.3] * 3})
+    each = {"number": 5, "recipe": "mine", "at_most": 0.1, "outcome": "no"}
+    ((*_, found, verdict),) = reproduce.compared({"workload": "w", "expect": [each]}, summary)
+    assert (found, verdict) == ("no, as documented", "missed")
+    ((*_, found, _),) = reproduce.compared({"workload": "w", "expect": [{**each, "at_most": 0.5}]}, summary)
+    assert found == "yes, documented: no"
 
 
 def test_a_run_that_diverged_agrees_with_nothing() -> None:
     summary = recorded({"base": [1.0], "mine": [1.0]}, status="diverged")
     comparison = {"workload": "w", "expect": [{"number": 5, "recipe": "mine", "at_most": 9.0}]}
-    ((*_, told, verdict),) = reproduce.compared(comparison, summary)
-    assert (told, verdict) == ("not measured: a run did not end well", "no")
+    ((*_, told, found, _),) = reproduce.compared(comparison, summary)
+    assert (told, found) == ("not measured: a run did not end well", "no")
 
 
 def test_every_statement_has_words() -> None:

@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from mixprec.records import (
+    BESIDE,
     ComparisonRecord,
     EvaluationRecord,
+    EventRecord,
     MemoryRecord,
     Record,
     RunEndRecord,
     StepRecord,
+    TargetRow,
     summarize,
     write_records,
 )
@@ -85,8 +88,8 @@ def test_the_box_tells_the_pairs_and_what_they_resolve(tmp_path: Path):
     gap = summarize(records).rows[1].loss.gap
     smallest = gap.resolvable()
     told = limits(page(tmp_path / "a", records))
-    assert f"that 3 pairs find in four of five comparisons is as large as {smallest:.2g} (bf16)" in told
-    assert f"bf16 would need {gap.pairs_needed(smallest / 4)} pairs" in told
+    assert f"Smaller gaps stay hidden: a gap of {smallest:.2g} can be resolved with 3 pairs" in told
+    assert f"{gap.pairs_needed(0.008)} pairs would be needed for 0.008 (loss of bf16)" in told
     assert "this one has 5 thousand parameters and took 10 steps" in told
 
 
@@ -120,8 +123,8 @@ def test_the_command_repeats_the_run_with_its_own_recipes(tmp_path: Path):
     command = re.search(r'id="repeat">([^<]*)</pre>', text)
     assert command
     assert command[1].replace("&#39;", "'") == (
-        f"mixprec compare 'my file.py' --recipes 'fp32,{folder}/recipes/b-f.toml' --seeds 3 --steps 10 "
-        "--baseline fp32 --threads 2 --device cuda:0"
+        f"mixprec compare 'my file.py' --recipes 'fp32,{folder}/recipes/b-f.toml' --steps 10 --threads 2 "
+        "--device cuda:0 --seeds 3 --baseline fp32"
     )
 
 
@@ -136,5 +139,55 @@ def test_slow_steps_are_told(tmp_path: Path):
     ]  # fmt: skip
     text = page(tmp_path / "a", [HEADER, *evaluations((0.1,)), *steps])
     assert "one step in twenty took 3 times the median or more" in limits(text)
-    times = text.partition('<h2 id="times">')[2].partition("</table>")[0]
-    assert re.findall(r"<span>([^<]*)</span></td>", times)[:6] == ["1.00 s", "1.00×", "3.00 s", "3.00 s", "100", "97"]
+    times = text.partition('<h2 id="times">')[2].partition("</section>")[0]
+    rows = re.findall(r"<span>([^<]*)</span></td>", times)
+    assert rows[:4] == ["1.00 s", "–", "3.00 s", "84"]
+    assert rows[len(rows) // 2 :][:4] == ["1.00 s", "1.00×", "3.00 s", "84"]
+    assert "step time differs by 0.0 % between halves" in times
+
+
+def test_times_of_runs_that_others_ran_beside_are_not_told(tmp_path: Path):
+    steps = [
+        StepRecord(
+            recipe="bf16", seed=0, step=step, loss=1.0, seconds=1.0, applied=True, grad_norm=None, loss_scale=None,
+            tokens=None,
+        )
+        for step in range(30)
+    ]  # fmt: skip
+    beside = EventRecord(recipe="bf16", seed=0, step=0, name=BESIDE, site="", message="others ran beside it")
+    assert '<h2 id="times">' in page(tmp_path / "a", [HEADER, *evaluations((0.1,)), *steps])
+    assert '<h2 id="times">' not in page(tmp_path / "b", [HEADER, *evaluations((0.1,)), *steps, beside])
+
+
+TARGETS = (
+    TargetRow(name="quality.loss", limit=0.05, unit="absolute", better="lower"),
+    TargetRow(name="quality.accuracy", limit=0.01, unit="absolute", better="higher"),
+)
+
+
+def judged() -> list[Record]:
+    """A loss that keeps its target, and an accuracy that misses it by ten times."""
+    found: list[Record] = [replace(HEADER, targets=TARGETS, better={"accuracy": "higher"})]
+    for record in evaluations((-0.01, 0.0, 0.01)):
+        if isinstance(record, EvaluationRecord):
+            worse = 0.1 + 0.001 * record.seed if record.recipe == "bf16" else 0.0
+            record = replace(record, metrics={**record.metrics, "accuracy": 0.9 - worse})
+        found.append(record)
+    return found
+
+
+def test_verdicts_are_on_the_page_the_worst_first(tmp_path: Path):
+    text = page(tmp_path / "a", judged())
+    targets = text.partition('<h2 id="targets">')[2].partition("</section>")[0]
+    assert re.findall(r'class="verdict ([\w-]+)"><span>([^<]*)', targets) == [("missed", "missed"), ("met", "met")]
+    assert text.index('id="short"') < text.index('id="targets"') < text.index('id="limits"')
+
+
+def test_each_metric_has_its_gaps_drawn_by_its_direction_the_worst_first(tmp_path: Path):
+    gaps = page(tmp_path / "a", judged()).partition('<h2 id="gaps">')[2].partition("</section>")[0]
+    assert re.findall(r'<h3 class="metric">(\w+) <span class="quiet">([^<]*)', gaps) == [
+        ("accuracy", "higher is better: left of zero is worse"),
+        ("loss", "lower is better: right of zero is worse"),
+    ]
+    assert "bf16: −0.1010, −0.1035 to −0.0985." in gaps
+    assert "can be resolved with 3 pairs" in gaps

@@ -27,7 +27,8 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 def test_each_figure_is_there_twice(folder: Path):
-    figures = {"intervals", "loss", "gap", "times", "memory"}
+    metrics = ("loss", "accuracy", "loss-code", "loss-prose", "smoothed_loss")
+    figures = {"loss", "gap", "times", "memory", *(f"intervals-{name}" for name in metrics)}
     assert {path.stem for path in folder.glob("*.png")} == figures
     assert {path.stem for path in folder.glob("*.csv")} == figures | {"formats"}
     for path in folder.glob("*.png"):
@@ -38,7 +39,7 @@ def test_each_figure_is_there_twice(folder: Path):
 
 def test_the_intervals_are_those_of_the_records(folder: Path):
     gap = summarize(comparison(seeds=3, steps=40)).row("nvfp4").loss.gap
-    (told,) = [row for row in rows(folder / "intervals.csv") if row["series"] == "nvfp4"]
+    (told,) = [row for row in rows(folder / "intervals-loss.csv") if row["series"] == "nvfp4"]
     assert float(told["x"]) == pytest.approx(gap.mean, rel=1e-4)
     assert (float(told["low"]), float(told["high"])) == pytest.approx(gap.interval, rel=1e-3)
     numbers = json.loads((folder / "report.json").read_text(encoding="utf-8"))
@@ -47,6 +48,12 @@ def test_the_intervals_are_those_of_the_records(folder: Path):
     assert tuple(found["interval"]) == gap.interval
     assert found["resolvable"] == pytest.approx(gap.resolvable())
     assert numbers["settings"]["steps"] == 40
+    row = summarize(comparison(seeds=3, steps=40)).row("nvfp4")
+    assert tuple(numbers["recipes"]["nvfp4"]["timing"]["ratio_interval"]) == row.timing.ratio_interval
+    assert numbers["recipes"]["nvfp4"]["timing"]["p95"] == row.timing.p95
+    assert numbers["recipes"]["nvfp4"]["to_quality"]["speed_up"] == row.speed_up
+    assert numbers["recipes"]["nvfp4"]["to_quality"]["reached"] == row.to_quality.reached
+    assert numbers["verdicts"] == []
     assert numbers["sentences"]["nvfp4"].startswith("loss ")
     assert numbers["repeat"].startswith("mixprec compare gpt --recipes ")
 

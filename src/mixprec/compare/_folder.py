@@ -6,16 +6,19 @@ import dataclasses
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from mixprec.records import ComparisonRecord, Record, RunEndRecord, RunLock, read_records, write_records
+from mixprec.records import ComparisonRecord, Record, RunEndRecord, RunLock, TargetRow, read_records, write_records
 from mixprec.specs import Recipe, load_recipe
+
+from ._metric_goal import targets_toml
 
 T = TypeVar("T")
 
 RECORDS = "records.jsonl"
+TARGETS = "targets.toml"
 FINISHED = ("done", "diverged")
 #: Between the version now and those of earlier runs.
 _EARLIER = ", earlier "
@@ -55,6 +58,7 @@ class RunFolder:
         try:
             folder = cls(path)
             folder._write_recipes(recipes)
+            folder._write_targets(header.targets)
             folder.add(header)
             folder.header = header
         except OSError:
@@ -88,6 +92,7 @@ class RunFolder:
         )
         folder.finished, folder.kept, folder.header = frozenset(ended), tuple(kept), merged
         folder._write_recipes(recipes)
+        folder._write_targets(merged.targets)
         # Written beside and moved: an interruption here leaves the old records whole.
         rewritten = path / f"{RECORDS}.new"
         rewritten.unlink(missing_ok=True)
@@ -99,6 +104,11 @@ class RunFolder:
         (self.path / "recipes").mkdir(parents=True, exist_ok=True)
         for recipe in recipes:
             recipe_file(self.path, recipe.name).write_text(recipe.to_toml(), encoding="utf-8")
+
+    def _write_targets(self, targets: Sequence[TargetRow]) -> None:
+        """What recipes are judged by, as `--targets` reads it."""
+        if targets:
+            (self.path / TARGETS).write_text(targets_toml(targets), encoding="utf-8")
 
 
 def check_names(names: Iterable[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -55,6 +56,27 @@ def target_rows(targets: Targets) -> tuple[TargetRow, ...]:
         if limit is not None:
             rows.append(TargetRow(name=name, limit=float(limit), unit=unit, better="lower"))
     return tuple(rows)
+
+
+def targets_toml(rows: Iterable[TargetRow]) -> str:
+    """What ``target_rows`` gives, as the file that it came from.
+
+    Example:
+        >>> print(targets_toml(target_rows(Targets(quality={"loss": QualityTarget(absolute=0.01)}))), end="")
+        [quality]
+        "loss" = { absolute = 0.01, better = "lower" }
+    """
+    tables: dict[str, list[str]] = {}
+    for row in rows:
+        table, _, name = row["name"].partition(".")
+        limit = str(round(row["limit"])) if row["unit"] == "bytes" else repr(row["limit"])
+        if table == "quality":
+            key = json.dumps(name, ensure_ascii=False)
+            line = f'{key} = {{ {row["unit"]} = {limit}, better = "{row["better"]}" }}'
+        else:
+            line = f"{name} = {limit}"
+        tables.setdefault(table, []).append(line)
+    return "\n".join(f"[{table}]\n" + "".join(f"{line}\n" for line in lines) for table, lines in tables.items())
 
 
 def with_goals(asked: Iterable[TargetRow], goals: Mapping[str, MetricGoal]) -> tuple[TargetRow, ...]:

@@ -14,7 +14,7 @@ from ._durable_file import FileFacts, make_folders, read_facts, replace_file, sy
 from ._fields import to_json
 from ._follow import Followed, RecordFollower
 from ._headline import headline
-from ._judge import judge, worst_first
+from ._judge import judge, worst_first, worst_metrics
 from ._lines import LeftOut, Salvaged, read_records, record_line, salvage_records, write_records
 from ._lock import RunLock, Writer, last_writer
 from ._memory_tables import MEMORY_KINDS, grouped, memory_table, per_parameter, sites_table
@@ -70,7 +70,7 @@ from ._types import (
     UpdateRecord,
 )
 from ._verdict import TargetOutcome, Verdict, exit_status, outcome_of
-from ._wording import NOTHING, count, duration, percent, size, times
+from ._wording import NOTHING, count, difference, duration, percent, size, times
 
 __all__ = [
     "ANALYSIS_SCHEMA_VERSION",
@@ -139,6 +139,7 @@ __all__ = [
     "analysis_csv",
     "analysis_json",
     "count",
+    "difference",
     "dump_number",
     "duration",
     "exit_status",
@@ -183,6 +184,7 @@ __all__ = [
     "to_json",
     "verdicts_table",
     "worst_first",
+    "worst_metrics",
     "write_begun",
     "write_file",
     "write_records",

@@ -66,6 +66,13 @@ def worst_first(row: RecipeSummary, summary: Summary) -> tuple[str, ...]:
     )
 
 
+def worst_metrics(summary: Summary) -> tuple[str, ...]:
+    """The names of all metrics, by the worst place that any recipe gives them."""
+    names = dict.fromkeys(name for row in summary.rows for name in row.quality)
+    places = [worst_first(row, summary) for row in summary.rows if row.recipe != summary.baseline]
+    return tuple(sorted(names, key=lambda name: min((own.index(name) for own in places if name in own), default=0)))
+
+
 def _margin(verdict: Verdict) -> float:
     """How much room there is to the limit, over the limit; less is worse."""
     if verdict.measured is None or not math.isfinite(verdict.measured):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ._judge import worst_first
+from ._judge import worst_metrics
 from ._paired import Metric
 from ._summary import RecipeSummary, Summary
 from ._timing import UNTIMED_STEPS
@@ -67,7 +67,7 @@ def summary_table(summary: Summary) -> Table:
 
 def metrics_table(summary: Summary) -> Table | None:
     """Every metric and slice beside the loss, the worst first: values with their gaps; ``None`` where there is none."""
-    names = [name for name in _worst_first(summary) if name != "loss"]
+    names = [name for name in worst_metrics(summary) if name in _metric_names(summary) and name != "loss"]
     if not names:
         return None
     rows = tuple((name, *(_value_and_gap(row, name, summary) for row in summary.rows)) for name in names)
@@ -109,18 +109,6 @@ def seeds_table(summary: Summary) -> Table:
 
 def _metric_names(summary: Summary) -> list[str]:
     return list(dict.fromkeys(name for row in summary.rows for name in row.metrics))
-
-
-def _worst_first(summary: Summary) -> list[str]:
-    """Metrics by the worst place that any recipe gives them."""
-    places = [
-        [name for name in worst_first(row, summary) if name in row.metrics]
-        for row in summary.rows
-        if row.recipe != summary.baseline
-    ]
-    return sorted(
-        _metric_names(summary), key=lambda name: min((own.index(name) for own in places if name in own), default=0)
-    )
 
 
 def _other_metrics(summary: Summary) -> Mapping[str, list[str]]:

@@ -22,6 +22,7 @@ class Timing:
 
     Attributes:
         steps: how many were timed, over all seeds.
+        p5: what 5 % of the steps keep below [s]; ``None`` for fewer than 20 steps.
         p95: what 95 % of the steps keep below [s]; ``None`` for fewer than 20 steps.
         p99: the same of 99 %; ``None`` for fewer than 100 steps.
         interquartile: distance of the quartiles over the median; the median of the seeds.
@@ -40,6 +41,7 @@ class Timing:
     """
 
     steps: int
+    p5: float | None = None
     p95: float | None = None
     p99: float | None = None
     interquartile: float | None = None
@@ -83,6 +85,7 @@ def time_steps(
     halves = [_split_half(values) for values in seconds.values() if len(values) >= 8]
     return Timing(
         steps=len(pooled),
+        p5=percentile(pooled, 0.05) if len(pooled) >= 20 else None,
         p95=percentile(pooled, 0.95) if len(pooled) >= 20 else None,
         p99=percentile(pooled, 0.99) if len(pooled) >= 100 else None,
         interquartile=median(map(_interquartile, seconds.values())),

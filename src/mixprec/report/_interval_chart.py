@@ -1,84 +1,83 @@
-"""Final gaps with their intervals, drawn and told."""
+"""Final gaps with their intervals, drawn: a chart for each metric."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
-from mixprec.records import NOTHING, Gap, RecipeSummary, Summary, Table
+from mixprec.records import Gap, RecipeSummary, Summary, difference, worst_metrics
 
-from ._figures import two_digits
+#: Charts of a page; the loss and metrics with targets are always among them, the rest is in the table.
+_MOST = 6
+_WORSE = {
+    "lower": "lower is better: right of zero is worse",
+    "higher": "higher is better: left of zero is worse",
+    None: "nobody told which values are better",
+}
 
-_HEADERS = ("recipe", "interval", "bootstrap", "pairs", "found in 4 of 5", "verdict")
-_NOTES = (
-    "interval: of the mean of the paired differences, Student's t; it decides",
-    "bootstrap: 95 %, assumes no distribution, to be read beside it",
-    "found in 4 of 5: the smallest true gap that as many pairs find in four of five comparisons",
-)
 
+@dataclass(frozen=True, kw_only=True)
+class IntervalChart:
+    """The gaps of one metric.
 
-def interval_chart(summary: Summary) -> tuple[dict[str, Any], Table] | None:
-    """Each recipe's final gap in loss: a dot for each pair, the mean and its interval; and the same in words.
-
-    ``None`` without a pair.
+    Attributes:
+        metric: its name.
+        place: of the chart on the page, by which it is named there.
+        told: which side of zero is worse.
+        chart: as it is drawn.
     """
-    traces: list[dict[str, Any]] = []
-    for index, row in enumerate(summary.rows):
-        gap = _gap(row, summary)
-        if gap is not None:
-            traces += _row(index, row.recipe, gap)
-    if not traces:
-        return None
-    cells = _cells(summary)
-    words = " ".join(f"{name}: {mean}, {span}." for name, mean, span, *_ in cells)
-    height = 76 + 34 * len(cells)
-    chart = {"traces": traces, "intervals": True, "zero": True, "height": height, "unit": "", "words": words}
-    return chart, Table(headers=(*_HEADERS[:1], f"gap to {summary.baseline}", *_HEADERS[1:]), rows=cells, notes=_NOTES)
+
+    metric: str
+    place: str
+    told: str
+    chart: dict[str, Any]
 
 
-def _cells(summary: Summary) -> tuple[tuple[str, ...], ...]:
-    found: list[tuple[str, ...]] = []
-    for row in summary.rows:
-        gap = _gap(row, summary)
-        if gap is None or gap.mean is None:
-            continue
-        resolvable = gap.resolvable()
-        found.append(
-            (
-                row.recipe,
-                signed(gap.mean),
-                _span(gap.interval, gap.confidence),
-                _span(gap.bootstrap, None),
-                str(gap.seeds),
-                NOTHING if resolvable is None else two_digits(resolvable),
-                "identical" if gap.identical else "resolved" if gap.resolved else "not resolved",
-            )
-        )
+def interval_charts(summary: Summary) -> tuple[IntervalChart, ...]:
+    """For each metric, the worst first: a dot for each pair, the mean and its interval, a row for each recipe.
+
+    Empty without a pair.
+    """
+    asked = {"loss", *(target["name"].partition(".")[2] for target in summary.targets)}
+    names = worst_metrics(summary)
+    found: list[IntervalChart] = []
+    for place, name in enumerate(name for i, name in enumerate(names) if i < _MOST or name in asked):
+        chart = _chart(summary, name)
+        if chart is not None:
+            told = _WORSE[summary.direction(name)]
+            found.append(IntervalChart(metric=name, place=f"intervals-{place}", told=told, chart=chart))
     return tuple(found)
 
 
-def _span(interval: tuple[float, float] | None, confidence: float | None) -> str:
-    if interval is None:
-        return NOTHING
-    told = f"{signed(interval[0])} to {signed(interval[1])}"
-    return told if confidence is None else f"{told} ({100 * confidence:g} %)"
-
-
-def signed(value: float) -> str:
-    """A difference, to three digits.
-
-    Example:
-        >>> signed(0.01234), signed(-0.5), signed(0.0), signed(float("inf"))
-        ('+0.0123', '−0.5', '0', '+inf')
-    """
-    return f"{value:+.3g}".replace("-", "−") if value else "0"
-
-
-def _gap(row: RecipeSummary, summary: Summary) -> Gap | None:
-    """The gap in loss, where there is a pair of finite ones."""
-    if row.recipe == summary.baseline or row.loss is None or row.loss.gap.mean is None:
+def _chart(summary: Summary, name: str) -> dict[str, Any] | None:
+    traces: list[dict[str, Any]] = []
+    words: list[str] = []
+    for index, row in enumerate(summary.rows):
+        gap = _gap(row, name, summary)
+        if gap is not None:
+            traces += _row(index, row.recipe, gap)
+            words.append(_words(row.recipe, gap))
+    if not traces:
         return None
-    return row.loss.gap
+    height = 76 + 34 * len(words)
+    return {"traces": traces, "intervals": True, "zero": True, "height": height, "unit": "", "words": " ".join(words)}
+
+
+def _words(recipe: str, gap: Gap) -> str:
+    told = f"{recipe}: {difference(gap.mean, gap.sd)}"
+    if gap.interval is None:
+        return f"{told}."
+    low, high = (difference(end, gap.sd) for end in gap.interval)
+    return f"{told}, {low} to {high}."
+
+
+def _gap(row: RecipeSummary, name: str, summary: Summary) -> Gap | None:
+    """The gap in a metric, where there is a pair."""
+    metric = row.quality.get(name)
+    if row.recipe == summary.baseline or metric is None or metric.gap.mean is None:
+        return None
+    return metric.gap
 
 
 def _row(index: int, recipe: str, gap: Gap) -> list[dict[str, Any]]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from mixprec.records import ComparisonRecord, RecipeRecords, RecipeSummary, Summary, count
+from mixprec.records import ComparisonRecord, RecipeRecords, RecipeSummary, Summary, count, pairs_told, power_told
 
-from ._figures import two_digits
 from ._folder import RunFolder
-from ._step_times import StepTimes
 from .estimates import HardwareEstimate
 
 #: Parameters below which a model is called small: what is known of low precision's failures is of larger ones.
@@ -21,7 +19,6 @@ def limits(
     folder: RunFolder,
     summary: Summary,
     recipes: Mapping[str, RecipeRecords],
-    times: Mapping[str, StepTimes],
     estimates: Sequence[HardwareEstimate],
 ) -> tuple[str, ...]:
     """Sentences for the box "What this run cannot tell", the weightiest first."""
@@ -31,7 +28,7 @@ def limits(
         *_pairs(summary),
         *_missing(summary),
         *_emulated(summary),
-        *_uneven(times),
+        *_uneven(summary),
         *_size(summary),
         *_estimated(estimates),
         *_seen_once(recipes),
@@ -70,26 +67,18 @@ def _pairs(summary: Summary) -> Iterable[str]:
     alone = [row.recipe for row in compared if row.loss and row.loss.gap.seeds == 1]
     if alone:
         yield f"With 1 pair no gap in loss can be told from chance ({', '.join(alone)}): at least 3 seeds are needed."
-    resolvable = {row.recipe: found for row in compared if (found := _resolvable(row))}
-    for pairs in sorted({row.loss.gap.seeds for row in compared if row.loss and row.recipe in resolvable}):
-        rows = [row for row in compared if row.recipe in resolvable and row.loss and row.loss.gap.seeds == pairs]
-        told = ", ".join(f"{two_digits(resolvable[row.recipe])} ({row.recipe})" for row in rows)
-        yield (
-            f"A gap in loss that {count(pairs, 'pair')} find in four of five comparisons is as large as {told}; "
-            f"smaller ones stay hidden.{_more(rows, resolvable)}"
-        )
+    told = [
+        f"{power} (loss of {row.recipe})"
+        for row in sorted(compared, key=lambda row: -(_resolvable(row) or 0.0))
+        if row.loss is not None and (power := power_told(row.loss.gap, pairs_told(summary, row.loss.gap)))
+    ]
+    if told:
+        more = f"; of {count(len(told) - 1, 'other recipe')} finer ones, as the table of gaps tells" if told[1:] else ""
+        yield f"Smaller gaps stay hidden: {told[0]}{more}."
 
 
 def _resolvable(row: RecipeSummary) -> float | None:
     return None if row.loss is None or row.loss.gap.identical else row.loss.gap.resolvable()
-
-
-def _more(rows: Sequence[RecipeSummary], resolvable: Mapping[str, float]) -> str:
-    """How many pairs would tell a quarter of the coarsest of those."""
-    coarsest = max(rows, key=lambda row: resolvable[row.recipe])
-    gap = resolvable[coarsest.recipe] / 4
-    needed = coarsest.loss.gap.pairs_needed(gap) if coarsest.loss and gap else None
-    return "" if needed is None else f" For {two_digits(gap)} {coarsest.recipe} would need {needed} pairs."
 
 
 def _missing(summary: Summary) -> Iterable[str]:
@@ -121,11 +110,16 @@ def _emulated(summary: Summary) -> Iterable[str]:
         )
 
 
-def _uneven(times: Mapping[str, StepTimes]) -> Iterable[str]:
-    if not times:
+def _uneven(summary: Summary) -> Iterable[str]:
+    slowest = {
+        row.recipe: row.timing.p95 / row.step_seconds
+        for row in summary.rows
+        if row.timing is not None and row.timing.p95 is not None and row.step_seconds
+    }
+    if not slowest:
         return
-    worst = max(times, key=lambda name: times[name].late / times[name].median)
-    ratio = times[worst].late / times[worst].median
+    worst = max(slowest, key=lambda name: slowest[name])
+    ratio = slowest[worst]
     beside = "Times are of this machine, beside whatever else ran on it"
     if ratio >= _UNEVEN:
         yield f"{beside}: one step in twenty took {ratio:.2g} times the median or more ({worst})."

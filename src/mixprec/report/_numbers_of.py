@@ -6,19 +6,17 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from mixprec.records import ComparisonRecord, Gap, Metric, RecipeSummary, Summary
+from mixprec.records import ComparisonRecord, Gap, Metric, RecipeSummary, Summary, Timing, judge
 
-from ._step_times import StepTimes
 from .estimates import HardwareEstimate
 
 #: Version of the file; a field changed in meaning raises it.
-SCHEMA = 1
+SCHEMA = 2
 
 
 def numbers_of(
     summary: Summary,
     header: ComparisonRecord,
-    times: Mapping[str, StepTimes],
     estimates: tuple[HardwareEstimate, ...],
     words: Mapping[str, Any],
 ) -> dict[str, Any]:
@@ -27,7 +25,8 @@ def numbers_of(
         "schema": SCHEMA,
         "settings": asdict(header),
         **words,
-        "recipes": {row.recipe: _row(row, times.get(row.recipe)) for row in summary.rows},
+        "recipes": {row.recipe: _row(row) for row in summary.rows},
+        "verdicts": [asdict(one) for one in judge(summary)],
         "estimates": [
             asdict(one) | {"ratio": {name: one.ratio(name, summary.baseline) for name in one.recipes}}
             for one in estimates
@@ -35,17 +34,32 @@ def numbers_of(
     }
 
 
-def _row(row: RecipeSummary, times: StepTimes | None) -> dict[str, Any]:
+def _row(row: RecipeSummary) -> dict[str, Any]:
     told = asdict(row) | {
         "status": row.status,
         "skipped_steps": row.skipped_steps,
         "emulated": row.emulated,
-        "step_times": None if times is None else asdict(times),
+        "timing": None if row.timing is None else _timing(row.timing),
+        "to_quality": None if row.to_quality is None else _to_quality(row),
+        "smoothed_loss": None if row.smoothed_loss is None else _metric(row.smoothed_loss),
     }
     for kind in ("metrics", "fp32_metrics"):
         metrics: Mapping[str, Metric] = getattr(row, kind)
         told[kind] = {name: _metric(metric) for name, metric in metrics.items()}
     return told
+
+
+def _timing(timing: Timing) -> dict[str, Any]:
+    return asdict(timing) | {"interval": timing.interval, "ratio_interval": timing.ratio_interval}
+
+
+def _to_quality(row: RecipeSummary) -> dict[str, Any]:
+    """Steps that are needed for the loss that the baseline ends at, and the speed-up at equal loss."""
+    found = row.to_quality
+    if found is None:
+        return {}
+    told = {"steps_ratio": found.steps_ratio, "reached": found.reached, "speed_up": row.speed_up}
+    return asdict(found) | told
 
 
 def _metric(metric: Metric) -> dict[str, Any]:

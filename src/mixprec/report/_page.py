@@ -14,6 +14,7 @@ from mixprec.records import (
     Summary,
     Table,
     count,
+    gaps_table,
     group_by_recipe,
     headline,
     memory_table,
@@ -23,19 +24,21 @@ from mixprec.records import (
     sites_table,
     summarize,
     summary_table,
+    times_table,
+    verdicts_table,
 )
 
 from ._curves import gap_chart, has_few_runs, loss_chart
 from ._events import SHOWN_EVENTS, EventLine, event_lines
 from ._folder import RunFolder
 from ._format_map import FormatMap, format_map
-from ._interval_chart import interval_chart
+from ._interval_chart import IntervalChart, interval_charts
 from ._limits import limits
 from ._memory_chart import memory_chart
 from ._repeat import Repeat, repeat
 from ._sentence import sentence
 from ._single_run import single_run
-from ._step_times import step_times, times_chart, times_table
+from ._times_chart import times_chart
 from .estimates import estimates_chart, estimates_table, sites_tables
 from .numbers import FindingLine, Numbers, finding_lines, gather
 
@@ -91,7 +94,9 @@ class Page:
     order: Mapping[str, int]
     headlines: tuple[Headline, ...]
     limits: tuple[str, ...]
-    intervals: Table | None
+    verdicts: Table | None
+    intervals: tuple[IntervalChart, ...]
+    gaps: Table | None
     times: Table | None
     format_map: FormatMap | None
     estimates: Table | None
@@ -120,8 +125,8 @@ def make_page(folder: RunFolder) -> Page:
     """Gather a page from a run folder."""
     summary = summarize(folder.records)
     header, recipes = group_by_recipe(folder.records)
-    formats, times, events = _formats(summary), step_times(recipes), tuple(event_lines(recipes))
-    intervals = interval_chart(summary)
+    formats, events = _formats(summary), tuple(event_lines(recipes))
+    intervals = interval_charts(summary)
     order = {row.recipe: index for index, row in enumerate(summary.rows)}
     # A session's folder has no comparison's header: it is told as the one run that it is.
     alone = single_run(folder.records, recipes, summary)
@@ -135,9 +140,11 @@ def make_page(folder: RunFolder) -> Page:
         headlines=tuple(_headline(row, summary, folder) for row in summary.rows)
         if alone is None
         else (Headline(recipe=alone.recipe, text=alone.text),),
-        limits=limits(folder, summary, recipes, times, folder.estimates),
-        intervals=None if intervals is None else intervals[1],
-        times=times_table(times, summary),
+        limits=limits(folder, summary, recipes, folder.estimates),
+        verdicts=verdicts_table(summary),
+        intervals=intervals,
+        gaps=gaps_table(summary),
+        times=times_table(summary),
         format_map=format_map(recipes),
         estimates=estimates_table(folder.estimates, summary.baseline),
         estimated_sites=sites_tables(folder.estimates),
@@ -148,10 +155,10 @@ def make_page(folder: RunFolder) -> Page:
         metrics=metrics_table(summary),
         seeds=seeds_table(summary),
         charts={
-            "intervals": None if intervals is None else intervals[0],
+            **{one.place: one.chart for one in intervals},
             "loss": loss_chart(summary, recipes),
             "gap": gap_chart(summary, recipes),
-            "times": times_chart(times, order),
+            "times": times_chart(summary),
             "memory": memory_chart(summary),
             "estimates": estimates_chart(folder.estimates, summary.baseline, order),
         },

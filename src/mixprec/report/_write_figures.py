@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from itertools import count
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -13,13 +15,11 @@ from ._folder import read_run_folder
 from ._format_map import audit_of
 from ._numbers_of import numbers_of
 from ._page import make_page
-from ._step_times import step_times
 from .export import write_files
 
 #: What each figure is called.
 _TITLES: Mapping[str, str] = MappingProxyType(
     {
-        "intervals": "Gap in loss with its interval",
         "loss": "Training loss",
         "gap": "Gap in training loss, smoothed",
         "times": "Time of a step: median, 5th to 95th percentile",
@@ -66,6 +66,8 @@ def write_figures(run_folder: str | Path, out: str | Path) -> tuple[Path, ...]:
         for name, title in _TITLES.items()
         if page.charts.get(name) is not None
     }
+    for one in page.intervals:
+        charts[_file_name(one.metric, charts)] = (f"Gap in {one.metric} with its interval · {page.title}", one.chart)
     formats = Table(headers=("site", "gemm", "recipe", "format"), rows=tuple(_formats(recipes)))
     tables = {"formats": table_csv(formats)} if formats.rows else {}
     words = {
@@ -73,8 +75,14 @@ def write_figures(run_folder: str | Path, out: str | Path) -> tuple[Path, ...]:
         "limits": page.limits,
         "repeat": None if page.repeat is None else page.repeat.command,
     }
-    numbers = numbers_of(summarize(folder.records), header, step_times(recipes), folder.estimates, words)
+    numbers = numbers_of(summarize(folder.records), header, folder.estimates, words)
     return write_files(Path(out), charts, tables, numbers)
+
+
+def _file_name(metric: str, taken: Iterable[str]) -> str:
+    """``intervals-METRIC``, of letters that any file system takes."""
+    plain, others = "intervals-" + re.sub(r"[^\w.]+", "-", metric), set(taken)
+    return next(name for i in count() if (name := f"{plain}-{i}" if i else plain) not in others)
 
 
 def _formats(recipes: Mapping[str, RecipeRecords]) -> Iterable[tuple[str, str, str, str]]:

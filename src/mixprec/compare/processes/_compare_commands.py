@@ -12,6 +12,7 @@ from mixprec.records import ComparisonRecord, EvaluationRecord, Record, RunEndRe
 
 from .._compared import first_seeds
 from .._folder import RECORDS, RunFolder, recorded, refuse_busy, refuse_occupied
+from .._interrupt import Interrupt
 from .._machine import machine_facts, package_versions
 from .._metric_goal import directions
 from .._sequential import run_until_resolved
@@ -62,7 +63,7 @@ def compare_commands(
     header = _header(box, slots, box.steps or (recorded(path).steps if resume else 0))
     folder = (RunFolder.resume if resume else RunFolder.create)(path, header, ())
     told(header)
-    with closing(_run(box, folder, header, slots)) as records:
+    with Interrupt() as interrupt, closing(_run(box, folder, header, slots, interrupt.check)) as records:
         for record in records:
             folder.add(record)
             told(record)
@@ -71,12 +72,14 @@ def compare_commands(
     return folder.path
 
 
-def _run(box: BlackBox, folder: RunFolder, header: ComparisonRecord, slots: int) -> Generator[Record]:
+def _run(
+    box: BlackBox, folder: RunFolder, header: ComparisonRecord, slots: int, check: Callable[[], None]
+) -> Generator[Record]:
     """What the commands write; with a plan of pairs, look by look."""
     environment = child_environment(slots)
 
     def train(names: Sequence[str], seeds: Sequence[int]) -> Generator[Record]:
-        yield from run_jobs(_jobs(box, folder, environment, names, seeds), slots)
+        yield from run_jobs(_jobs(box, folder, environment, names, seeds), slots, check)
 
     if box.plan is None:
         return train(box.names, box.seeds)

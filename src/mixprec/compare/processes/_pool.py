@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Protocol
 
 from mixprec.records import BESIDE, EventRecord, Record, RunEndRecord
@@ -68,7 +68,7 @@ class _Running:
         )
 
 
-def run_jobs(jobs: Iterable[Job], slots: int) -> Generator[Record]:
+def run_jobs(jobs: Iterable[Job], slots: int, check: Callable[[], None] = lambda: None) -> Generator[Record]:
     """Run jobs, so many at once, and yield what each measures.
 
     The next job is asked for only when there is room for it, so that a plan may decide on it by what came before.
@@ -78,6 +78,7 @@ def run_jobs(jobs: Iterable[Job], slots: int) -> Generator[Record]:
     Args:
         jobs: in the order of their start.
         slots: at most so many processes at once.
+        check: raises a Ctrl-C that something else has swallowed.
     """
     waiting, running = iter(jobs), list[_Running]()
     try:
@@ -86,6 +87,7 @@ def run_jobs(jobs: Iterable[Job], slots: int) -> Generator[Record]:
             if not running:
                 return
             yield from _look(running)
+            check()
             time.sleep(_PAUSE)
     except KeyboardInterrupt:
         stop(one.child for one in running)

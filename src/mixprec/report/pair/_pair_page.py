@@ -51,5 +51,11 @@ def make_pair_page(first: RunFolder, second: RunFolder) -> PairPage:
         settings=settings,
         alike=alike,
         changed=recipe_changes(first.recipes, second.recipes, names),
-        charts=joined_charts([page.charts for page in pages], names, order),
+        charts=joined_charts([_charts(page) for page in pages], names, order),
     )
+
+
+def _charts(page: Page) -> dict[str, Any]:
+    """A page's charts; of its gaps that of the loss stands beside the other run's."""
+    loss = next((one.chart for one in page.intervals if one.metric == "loss"), None)
+    return {**page.charts, "intervals": loss}
