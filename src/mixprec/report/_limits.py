@@ -73,7 +73,11 @@ def _pairs(summary: Summary) -> Iterable[str]:
         if row.loss is not None and (power := power_told(row.loss.gap, pairs_told(summary, row.loss.gap)))
     ]
     if told:
-        more = f"; of {count(len(told) - 1, 'other recipe')} finer ones, as the table of gaps tells" if told[1:] else ""
+        more = (
+            f"; {count(len(told) - 1, 'other recipe')} can resolve finer ones, as the table of gaps tells"
+            if told[1:]
+            else ""
+        )
         yield f"Smaller gaps stay hidden: {told[0]}{more}."
 
 
