@@ -4,8 +4,8 @@
 
 The peak of an fp32 step of a residual network at `--batch` is forecast; it is the limit, and the largest batch of
 16-bit recipes whose peak keeps it is searched: both without taking the memory. bf16 stands beside fp16, which keeps
-in fp32 what could leave its range; `residual = "compute"` keeps sums in fp16 where their values fit, which a forecast
-cannot know: it takes them for fp32, an upper bound. Then fp32 and that fp16 train on scikit-learn's digits at one
+in fp32 what could leave its range; `residual = "compute"` keeps sums in fp16 where their values fit: a forecast takes
+it that all do. Then fp32 and that fp16 train on scikit-learn's digits at one
 learning rate (yours may want to grow with the batch), and saved activations are measured. Each run has its page:
 `report.html` in its folder in `--out`. Needs scikit-learn.
 """

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from mixprec.compare import Trained, Training
     from mixprec.records import TargetRow
 
-#: Exit statuses, beside 0 and 128 with a signal's number: the run failed; a target was missed; the guard stopped it.
-FAILED, MISSED, STOPPED = 1, 3, 4
+    from ._train_view import TrainView
+
+#: Exit statuses, beside 0 and 128 with a signal's number: the run failed; a target was missed.
+FAILED, MISSED = 1, 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +55,7 @@ def command(workload: str, /, *, options: Annotated[Options, Parameter(name="*")
 
     A run that was killed or stopped goes on bit for bit as if it had never stopped. SIGINT (Ctrl-C) and SIGTERM let
     the step end and save the state; a second one ends at once. Exit status: 0 done, 1 the run failed, 2 a mistake in
-    the command, 3 a target was missed, 4 the guard stopped it, 130 stopped by SIGINT, 143 by SIGTERM.
+    the command, 3 a target was missed, 130 stopped by SIGINT, 143 by SIGTERM.
 
     For example:
 
@@ -100,7 +102,7 @@ def _check(options: Options) -> None:
         raise ValueError(f"--seed must be 0 or more, got {options.seed}")
 
 
-def _training(workload: str, options: Options, view: object) -> Training:
+def _training(workload: str, options: Options, view: TrainView) -> Training:
     from mixprec.compare import Training, load_workload
     from mixprec.specs import load_recipe
 
@@ -114,7 +116,7 @@ def _training(workload: str, options: Options, view: object) -> Training:
         evaluate_every=options.evaluate_every,
         keep=options.keep,
         targets=_targets(options.targets),
-        exporters=(view,),  # pyright: ignore[reportArgumentType]
+        exporters=(view,),
     )
 
 
@@ -156,4 +158,4 @@ def _status(trained: Trained) -> int:
     if trained.outcome == "interrupted":
         return 128 + trained.signal
     missed = MISSED if any(verdict.outcome == "missed" for verdict in trained.verdicts) else 0
-    return {"done": missed, "failed": FAILED, "stopped": STOPPED}[trained.outcome]
+    return missed if trained.outcome == "done" else FAILED

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -63,20 +62,19 @@ def targets_toml(rows: Iterable[TargetRow]) -> str:
 
     Example:
         >>> print(targets_toml(target_rows(Targets(quality={"loss": QualityTarget(absolute=0.01)}))), end="")
-        [quality]
-        "loss" = { absolute = 0.01, better = "lower" }
+        [quality.loss]
+        absolute = 0.01
+        better = "lower"
     """
-    tables: dict[str, list[str]] = {}
+    import tomlkit  # costs some milliseconds, which only who writes a file should pay
+
+    tables: dict[str, dict[str, object]] = {}
     for row in rows:
         table, _, name = row["name"].partition(".")
-        limit = str(round(row["limit"])) if row["unit"] == "bytes" else repr(row["limit"])
-        if table == "quality":
-            key = json.dumps(name, ensure_ascii=False)
-            line = f'{key} = {{ {row["unit"]} = {limit}, better = "{row["better"]}" }}'
-        else:
-            line = f"{name} = {limit}"
-        tables.setdefault(table, []).append(line)
-    return "\n".join(f"[{table}]\n" + "".join(f"{line}\n" for line in lines) for table, lines in tables.items())
+        limit = round(row["limit"]) if row["unit"] == "bytes" else row["limit"]
+        value = {row["unit"]: limit, "better": row["better"]} if table == "quality" else limit
+        tables.setdefault(table, {})[name] = value
+    return tomlkit.dumps(tables)  # pyright: ignore[reportUnknownMemberType]
 
 
 def with_goals(asked: Iterable[TargetRow], goals: Mapping[str, MetricGoal]) -> tuple[TargetRow, ...]:

@@ -21,6 +21,7 @@ from mixprec.training.checkpoint import find_checkpoints, read_checkpoint
 
 from ._loading import WorkloadSource
 from ._random_state import step_seed
+from ._rates import Rates
 from ._replay_batch import BatchCheck
 from ._replay_target import Replay, Target, find_target
 from ._user_code import calling, describe
@@ -57,7 +58,7 @@ class _Rerun:
         self._workload, self._seed, self._is_trial = workload, target.run.seed, is_trial
         model = copy.deepcopy(workload.model).train()
         optimizer = workload.optimizer(model.parameters())
-        self._base_rates = [float(group["lr"]) for group in optimizer.param_groups]
+        self._rates = Rates(optimizer, workload.schedule)
         self.session: Session = prepare(
             model,
             optimizer,
@@ -73,10 +74,7 @@ class _Rerun:
         if self._is_trial:
             torch.manual_seed(step_seed(self._seed, attempt))
         batch = self._workload.batches(attempt)
-        if self._workload.schedule is not None:
-            factor = self._workload.schedule(self.session.applied)
-            for group, rate in zip(self.session.optimizer.param_groups, self._base_rates, strict=True):
-                group["lr"] = rate * factor
+        self._rates.set(self.session.applied)
         loss = self._workload.loss(self.session.model, batch)
         result = self.session.step(loss)
         return float(loss.detach()), result.reason

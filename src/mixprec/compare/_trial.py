@@ -28,6 +28,7 @@ from ._covered import coverage_of
 from ._evaluating import evaluations
 from ._memory import Measured, peak_memory, process_bytes, saved_activations
 from ._random_state import step_seed
+from ._rates import Rates
 from ._workload import Workload
 
 Record = StepRecord | EvaluationRecord | EventRecord | CoverageRecord | MemoryRecord | RunEndRecord
@@ -49,7 +50,7 @@ class Trial:
         self._workload, self._recipe, self._seed = workload, recipe, seed
         self._model = copy.deepcopy(workload.model).train()
         self._optimizer = workload.optimizer(self._model.parameters())
-        self._base_rates = [float(group["lr"]) for group in self._optimizer.param_groups]
+        self._rates = Rates(self._optimizer, workload.schedule)
         self._session = prepare(
             self._model,
             self._optimizer,
@@ -88,7 +89,7 @@ class Trial:
         # Equal draws for every recipe, whatever ran in between.
         torch.manual_seed(step_seed(self._seed, self.step))
         batch = self._workload.batches(self.step)
-        self._set_rates()
+        self._rates.set(self._applied)  # a skipped step does not advance the schedule
         scale = self._session.loss_scale if self._session.recipe.loss_scale.kind != "none" else None
         if self.step == 0:
             yield from self._events(self._session.events)  # what the preparation told
@@ -139,14 +140,6 @@ class Trial:
         """Close the run: ``done``, ``diverged``, ``failed`` or ``interrupted``."""
         self.ended = True
         return RunEndRecord(recipe=self.recipe, seed=self.seed, status=status, reason=reason)
-
-    def _set_rates(self) -> None:
-        """A skipped step does not advance the schedule."""
-        if self._workload.schedule is None:
-            return
-        multiplier = self._workload.schedule(self._applied)
-        for group, base in zip(self._optimizer.param_groups, self._base_rates, strict=True):
-            group["lr"] = base * multiplier
 
     def _step_record(self, loss: float, result: StepResult, seconds: float, scale: float | None) -> StepRecord:
         return StepRecord(

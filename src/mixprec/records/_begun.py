@@ -25,7 +25,6 @@ class BegunTraining:
         steps: to be applied.
         seed: of everything that is drawn.
         device: where.
-        guard: how it is guarded, in words; empty where it is not.
     """
 
     workload: str
@@ -35,7 +34,6 @@ class BegunTraining:
     steps: int
     seed: int
     device: str
-    guard: str = ""
 
 
 def read_begun(folder: str | Path) -> BegunTraining | None:

@@ -67,7 +67,8 @@ def summary_table(summary: Summary) -> Table:
 
 def metrics_table(summary: Summary) -> Table | None:
     """Every metric and slice beside the loss, the worst first: values with their gaps; ``None`` where there is none."""
-    names = [name for name in worst_metrics(summary) if name in _metric_names(summary) and name != "loss"]
+    shown = set(_metric_names(summary)) - {"loss"}
+    names = [name for name in worst_metrics(summary) if name in shown]
     if not names:
         return None
     rows = tuple((name, *(_value_and_gap(row, name, summary) for row in summary.rows)) for name in names)

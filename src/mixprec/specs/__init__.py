@@ -6,7 +6,7 @@ from ._delayed import Delayed
 from ._describe_recipe import RecipeDescription, describe_recipe
 from ._differences import recipe_differences
 from ._granularity import Granularity
-from ._layer import OPERANDS, LayerPrecision
+from ._layer import OPERANDS, ROLES, LayerPrecision, operands_of
 from ._loss_scale import LossScale
 from ._moments import MomentKind, Moments, parse_moments
 from ._parse import parse_cast
@@ -16,7 +16,7 @@ from ._recipes import RecipeOverrides, auto_recipe, load_recipe, recipe, recipe_
 from ._rule import ACTIVATION_PRODUCTS, Layer, Rule
 from ._site_rules import places_of, rules_at
 from ._sweep import NoCastError, sweep_recipe
-from ._widen import ROLES, WIDTHS, next_width, widen_precision, width
+from ._widen import WIDTHS, next_width, widen_precision, width
 
 __all__ = [
     "ACTIVATION_PRODUCTS",
@@ -45,6 +45,7 @@ __all__ = [
     "describe_recipe",
     "load_recipe",
     "next_width",
+    "operands_of",
     "parse_accumulator",
     "parse_cast",
     "parse_moments",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ..formats import unknown_name
 from ._accumulator import Accumulator
 from ._cast import Cast
 from ._kinds import check_kinds, one_of
@@ -18,6 +19,24 @@ OPERANDS = (
     "wgrad_grad_output",
     "wgrad_input",
 )
+
+
+ROLES = ("input", "weight", "grad_output")
+
+
+def operands_of(role: str) -> tuple[str, ...]:
+    """The operands of the three products that have a role.
+
+    Raises:
+        ValueError: no such role.
+
+    Example:
+        >>> operands_of("weight")
+        ('fprop_weight', 'dgrad_weight')
+    """
+    if role not in ROLES:
+        raise unknown_name("role", role, ROLES)
+    return tuple(name for name in OPERANDS if name.partition("_")[2] == role)
 
 
 @dataclass(frozen=True, kw_only=True)

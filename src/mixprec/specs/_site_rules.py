@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import glob
+
 from ._layer import LayerPrecision
 from ._rule import ACTIVATION_PRODUCTS, Rule
 
@@ -28,10 +30,6 @@ def rules_at(site: str, precision: LayerPrecision | None) -> list[Rule]:
     """
     places = places_of(site)
     return [
-        Rule(match=_escaped(path), type=kind, precision=precision, required=len(places) == 1) for path, kind in places
+        Rule(match=glob.escape(path), type=kind, precision=precision, required=len(places) == 1)
+        for path, kind in places
     ]
-
-
-def _escaped(path: str) -> str:
-    """A glob that matches a path alone."""
-    return "".join(f"[{c}]" if c in "*?[" else c for c in path)

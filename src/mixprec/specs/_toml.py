@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from ..formats import unknown_name
 from ._accumulator import parse_accumulator
-from ._layer import OPERANDS, LayerPrecision
+from ._layer import OPERANDS, ROLES, LayerPrecision
 from ._loss_scale import NOT_SAID, LossScale
 from ._moments import Moments
 from ._parse import parse_cast
@@ -22,7 +22,6 @@ from ._phase import Phase
 from ._recipe import Recipe, resolve_residual
 from ._rule import Rule
 
-_ROLES = ("input", "weight", "grad_output")
 _STRINGS = ("name", "compute_dtype", "residual", "weights", "engine", "reason")
 
 
@@ -161,8 +160,8 @@ def _parse_precision(value: Any, where: str) -> LayerPrecision | None:
     if not isinstance(value, dict):
         raise ValueError(f'{where} is {value!r}, expected "compute", a cast for all operands, or a table of casts')
     table = cast("dict[str, Any]", value)
-    is_by_role = any(key in _ROLES for key in table)
-    _check_keys(where, table, [*(_ROLES if is_by_role else OPERANDS), "accumulator"])
+    is_by_role = any(key in ROLES for key in table)
+    _check_keys(where, table, [*(ROLES if is_by_role else OPERANDS), "accumulator"])
     texts = {name: _get(table, name, str, where) for name in table}
     make = LayerPrecision.of if is_by_role else LayerPrecision
     with _told_at(where):

@@ -7,10 +7,8 @@ from dataclasses import replace
 
 from ..formats import get_format, unknown_name
 from ._cast import Cast
-from ._layer import OPERANDS, LayerPrecision
+from ._layer import OPERANDS, LayerPrecision, operands_of
 from ._parse import parse_cast
-
-ROLES = ("input", "weight", "grad_output")
 
 #: Bits of an element that each step has at least; an operand in the compute dtype has no cast left to widen.
 WIDTHS: Mapping[str, int] = {"fp8": 8, "bf16": 16, "compute": 32}
@@ -39,7 +37,7 @@ def next_width(precision: LayerPrecision, role: str, *, compute_bits: int) -> in
         >>> next_width(LayerPrecision.uniform("mxfp4"), "weight", compute_bits=32)
         8
     """
-    casts = [cast for name in _operands(role) if (cast := precision.operand(name)) is not None]
+    casts = [cast for name in operands_of(role) if (cast := precision.operand(name)) is not None]
     bits = min((_bits(cast) for cast in casts), default=compute_bits)
     return next((step for step in WIDTHS.values() if step > bits), None) if bits < compute_bits else None
 
@@ -64,19 +62,13 @@ def widen_precision(precision: LayerPrecision, least: Mapping[str, int], *, comp
     """
     casts = {name: precision.operand(name) for name in OPERANDS}
     for role, bits in least.items():
-        casts |= {name: _at_least(casts[name], bits, compute_bits) for name in _operands(role)}
+        casts |= {name: _at_least(casts[name], bits, compute_bits) for name in operands_of(role)}
     for left, right in zip(OPERANDS[::2], OPERANDS[1::2], strict=True):
         for name, other in ((left, right), (right, left)):
             cast, plain = casts[name], casts[other]
             if cast is not None and cast.transform and not (plain is not None and plain.transform):
                 casts[name] = plain
     return replace(precision, **casts)
-
-
-def _operands(role: str) -> tuple[str, ...]:
-    if role not in ROLES:
-        raise unknown_name("role", role, ROLES)
-    return tuple(name for name in OPERANDS if name.partition("_")[2] == role)
 
 
 def _bits(cast: Cast) -> int:

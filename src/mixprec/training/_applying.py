@@ -67,12 +67,18 @@ class Applier:
         self.conversion.commit_step()
         self.statistics.forget()
         self.averages.advance(verdict.steps)
-        rates = {name: float(kept.optimizer.param_groups[0]["lr"]) for name, kept in stepping.items()}
-        begun = [*self.phases.saw_rates(rates, step + 1), *self.phases.reach(step + 1)]
+        begun = [*self._decayed(stepping, step + 1), *self.phases.reach(step + 1)]
         findings = [finding for watch in watches for finding in watch.after_step()]
         self.schedules.advance(verdict.steps)
         events = [Event(step=step, name="update too small", message=f.message, site=f.site) for f in findings]
         return [*events, *(Event(step=step + 1, name="phase", message=message) for message in begun)]
+
+    def _decayed(self, stepping: Mapping[str, KeptWeights], applied: int) -> list[str]:
+        """What begins where learning rates fall; they are read where a phase waits for it: one may be on a device."""
+        if not self.phases.waits_for("decay"):
+            return []
+        rates = {name: float(kept.optimizer.param_groups[0]["lr"]) for name, kept in stepping.items()}
+        return self.phases.saw_rates(rates, applied)
 
     def skip(self, step: int) -> list[Event]:
         """Give back what the forward and backward passes have used up or changed; tell what could not be."""

@@ -69,8 +69,6 @@ class PhaseKeeper:
 
     def saw_rates(self, rates: Mapping[str, float], applied: int) -> list[str]:
         """The learning rates of an applied step, by optimizer: a fall below the highest so far begins a decay."""
-        if not self.waits_for("decay"):
-            return []
         falls = any(rate < self._highest.get(name, rate) for name, rate in rates.items())
         for name, rate in rates.items():
             self._highest[name] = max(rate, self._highest.get(name, rate))

@@ -149,8 +149,8 @@ def _twin(shadowed: Shadowed) -> nn.Module:
     values = dict(shadowed.model.named_parameters())
     with torch.no_grad():
         for name, p in twin.named_parameters():
-            p.grad = None
-            p.copy_(shadowed.value(values[name]))
+            if values[name].dtype.itemsize < p.dtype.itemsize:  # 16 bits, beside which the rest may be kept
+                p.copy_(shadowed.value(values[name]))
     return twin
 
 

@@ -16,6 +16,7 @@ from ..specs import (
     Recipe,
     Rule,
     next_width,
+    operands_of,
     places_of,
     rules_at,
     widen_precision,
@@ -118,7 +119,8 @@ class Widening:
     def _narrowest(self, precision: LayerPrecision | None, roles: tuple[str, ...]) -> str:
         if precision is None:
             return f"it is in the compute dtype {self._dtype}, and nothing wider is in this recipe"
-        casts = {str(precision.operand(n)) for n in OPERANDS if n.partition("_")[2] in roles and precision.operand(n)}
+        names = [name for role in roles for name in operands_of(role)]
+        casts = {str(cast) for name in names if (cast := precision.operand(name)) is not None}
         return f"it has {', '.join(sorted(casts))}, which is no narrower" if casts else self._narrowest(None, roles)
 
 

@@ -15,6 +15,7 @@ from mixprec.training import CheckpointNotWritten, Resumed, StepResult, prepare
 from .._covered import coverage_of
 from .._evaluating import evaluations
 from .._folder import RECORDS
+from .._rates import Rates
 from .._runner import evaluation_steps
 from .._workload import Workload
 from ._conclusion import is_evaluated
@@ -52,13 +53,13 @@ class Loop:
         self._training, self._workload, self._folder, self._audience = training, workload, folder, audience
         self._twin, self.steps = copy.deepcopy(workload.model), workload.steps
         self._model = workload.model.train()
-        self._optimizer = workload.optimizer(self._model.parameters())
-        self._base_rates = [float(group["lr"]) for group in self._optimizer.param_groups]
+        optimizer = workload.optimizer(self._model.parameters())
+        self._rates = Rates(optimizer, workload.schedule)
         self._exporters = Exporters(training.exporters)
         self._position = Position(workload.batches, training.seed)
         self.session = prepare(
             self._model,
-            self._optimizer,
+            optimizer,
             training.recipe,
             clip_norm=workload.clip_norm,
             run=folder,
@@ -141,10 +142,7 @@ class Loop:
         return self._position.until(lambda: self.session.applied >= self.steps)
 
     def _step(self, batch: Any) -> StepResult:
-        if self._workload.schedule is not None:
-            multiplier = self._workload.schedule(self.session.applied)
-            for group, base in zip(self._optimizer.param_groups, self._base_rates, strict=True):
-                group["lr"] = base * multiplier
+        self._rates.set(self.session.applied)
         return self.session.step(self._workload.loss(self._model, batch))
 
     def _after(self, result: StepResult, stop: StopSignals) -> None:

@@ -44,7 +44,7 @@ class Position:
         self._batches, self._seed = batches, seed
 
     def until(self, is_done: Callable[[], bool]) -> Generator[Any]:
-        """Batches until nothing is left to be done; one counts as used when the next is asked for, or by ``used``."""
+        """Batches until nothing is left to be done; one counts as used once it is given."""
         while not is_done():
             index = self.index
             seed_all(self._seed, index)

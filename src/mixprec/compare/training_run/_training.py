@@ -14,7 +14,7 @@ from mixprec.specs import Recipe
 
 from .._loading import WorkloadSource
 
-Outcome = Literal["done", "failed", "interrupted", "stopped"]
+Outcome = Literal["done", "failed", "interrupted"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ class Trained:
     """How a training run ended.
 
     Attributes:
-        outcome: ``"done"``, ``"failed"``, ``"interrupted"`` (by a signal) or ``"stopped"`` (by the guard).
+        outcome: ``"done"``, ``"failed"`` or ``"interrupted"`` (by a signal).
         reason: why, where it did not end well; one sentence.
         signal: number of the signal that stopped it; 0 without one.
         applied: steps that changed the weights.

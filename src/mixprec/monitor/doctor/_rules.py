@@ -7,13 +7,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from ...specs import OPERANDS, Cast, LayerPrecision, Recipe, Rule, places_of, rules_at
-
-#: Which operands of the three GEMMs have a role.
-_OPERANDS_OF = {
-    role: tuple(name for name in OPERANDS if name.partition("_")[2] == role)
-    for role in ("input", "weight", "grad_output")
-}
+from ...specs import Cast, LayerPrecision, Recipe, Rule, operands_of, places_of, rules_at
 
 
 def with_rule(recipe: Recipe, text: str) -> Recipe:
@@ -92,7 +86,7 @@ def cast_rule(site: str, role: str, better: Cast, recipe: Recipe | None, now: Ca
     if precision is None:
         return ""
     try:
-        changed = replace(precision, **dict.fromkeys(_OPERANDS_OF[role], better))
+        changed = replace(precision, **dict.fromkeys(operands_of(role), better))
     except ValueError:
         return ""
     text = _text(rules_at(site, changed))
@@ -103,7 +97,7 @@ def _precision_at(site: str, role: str, recipe: Recipe | None, now: Cast) -> Lay
     for rule in () if recipe is None else recipe.all_rules:
         if rule.precision is None or not any(fnmatchcase(path, rule.match) for path, _ in places_of(site)):
             continue
-        if any(rule.precision.operand(name) == now for name in _OPERANDS_OF.get(role, ())):
+        if any(rule.precision.operand(name) == now for name in operands_of(role)):
             return rule.precision
     return None
 
