@@ -12,6 +12,7 @@ from mixprec.records import (
     SCHEMA_VERSION,
     EvaluationRecord,
     FindingRecord,
+    IncidentRecord,
     MemoryRecord,
     Record,
     RunEndRecord,
@@ -86,6 +87,23 @@ FINDING = FindingRecord(
     remedy="a wider format",
     rule='[[rules]]\nmatch = "blocks.0.fc"\nprecision = "compute"\n',
 )
+INCIDENT = IncidentRecord(
+    recipe="fp8",
+    seed=0,
+    number=2,
+    step=131,
+    trigger="loss spike",
+    site="blocks.0.fc (grad_output)",
+    evidence={"loss": 9.0, "batch": "17"},
+    rung="rewind",
+    action="back to step 120, without batches 129 to 131",
+    back_to=120,
+    batches=(129, 130, 131),
+    lost_steps=11,
+    lost_seconds=2.5,
+    outcome="recovered",
+    resolved=150,
+)
 END = RunEndRecord(recipe="bf16", seed=0, status="done")
 
 
@@ -96,7 +114,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_every_kind_of_record_reads_back_equal(file: Path):
     records = list(comparison(seeds=1, steps=8))
-    records += [STATISTICS, UPDATE, FINDING]
+    records += [STATISTICS, UPDATE, FINDING, INCIDENT]
     assert {type(record) for record in records} == set(RECORD_TYPES.values())
     records.append(RECORD_TYPES["event"](recipe="fp16", seed=0, step=1, name="skipped", site="", message="a\nb → c"))
     write_records(file, records)

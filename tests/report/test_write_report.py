@@ -163,7 +163,7 @@ def test_a_folder_with_nothing_measured(tmp_path: Path):
 def test_a_damaged_line_is_left_out_and_told(tmp_path: Path):
     folder = write_run_folder(tmp_path / "run", comparison(seeds=1, steps=8))
     with (folder / "records.jsonl").open("a") as stream:
-        stream.write("what?\n" + '{"schema": 4, "type": "st')
+        stream.write("what?\n" + '{"schema": 5, "type": "st')
     told: list[str] = []
     text = body(write_report(folder, told=told.append).read_text(encoding="utf-8"))
     assert len(told) == 1

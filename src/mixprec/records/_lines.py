@@ -33,7 +33,7 @@ def write_records(path: str | Path, records: Iterable[Record]) -> None:
         >>> file = Path(tempfile.mkdtemp()) / "records.jsonl"
         >>> write_records(file, [RECORD_TYPES["end"](recipe="bf16", seed=0, status="done")])
         >>> file.read_text()
-        '{"schema": 4, "type": "end", "recipe": "bf16", "seed": 0, "status": "done", "reason": ""}\n'
+        '{"schema": 5, "type": "end", "recipe": "bf16", "seed": 0, "status": "done", "reason": ""}\n'
         >>> read_records(file)
         [RunEndRecord(recipe='bf16', seed=0, status='done', reason='')]
     """
@@ -124,7 +124,7 @@ def record_line(record: Record) -> str:
 
     Example:
         >>> record_line(RECORD_TYPES["end"](recipe="bf16", seed=0, status="done"))
-        '{"schema": 4, "type": "end", "recipe": "bf16", "seed": 0, "status": "done", "reason": ""}\n'
+        '{"schema": 5, "type": "end", "recipe": "bf16", "seed": 0, "status": "done", "reason": ""}\n'
     """
     body = {field.name: to_json(getattr(record, field.name)) for field in fields(record)}
     return json.dumps({"schema": SCHEMA_VERSION, "type": _NAMES[type(record)], **body}, allow_nan=False) + "\n"

@@ -14,6 +14,7 @@ from ._types import (
     EventRecord,
     FindingRecord,
     Forward,
+    IncidentRecord,
     MemoryRecord,
     Record,
     RunEndRecord,
@@ -27,7 +28,8 @@ from ._types import (
 class RecipeRecords:
     """One recipe's records by seed; where one was written twice, the later stands.
 
-    Where a run was resumed, what was recorded from that step on is forgotten: what follows replaces it.
+    Where a run was resumed, what was recorded from that step on is forgotten: what follows replaces it. Incidents stay:
+    they tell why a run went back.
     """
 
     steps: dict[int, dict[int, StepRecord]] = field(default_factory=dict[int, dict[int, StepRecord]])
@@ -40,6 +42,7 @@ class RecipeRecords:
     statistics: list[StatisticsRecord] = field(default_factory=list[StatisticsRecord])
     updates: list[UpdateRecord] = field(default_factory=list[UpdateRecord])
     findings: list[FindingRecord] = field(default_factory=list[FindingRecord])
+    incidents: dict[tuple[int, int], IncidentRecord] = field(default_factory=dict[tuple[int, int], IncidentRecord])
     ends: dict[int, RunEndRecord] = field(default_factory=dict[int, RunEndRecord])
 
     def add(self, record: Record) -> None:
@@ -63,6 +66,8 @@ class RecipeRecords:
                 self.updates.append(record)
             case FindingRecord():
                 self.findings.append(record)
+            case IncidentRecord():
+                self.incidents[record.seed, record.number] = record
             case RunEndRecord():
                 self.ends[record.seed] = record
             case ComparisonRecord():

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypedDict
 
 #: Version of the lines that this package writes. A field added, removed or changed in meaning raises it.
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 #: Name of the event from which on a run was continued: it replaces what was recorded from its step on.
 RESUMED = "resumed"
@@ -19,6 +19,10 @@ BESIDE = "beside others"
 Forward = Literal["recipe", "fp32"]
 Status = Literal["done", "interrupted", "failed", "diverged"]
 Severity = Literal["fault", "warning", "note"]
+#: What a guard does about an incident, from the mildest to the last resort; ``"tell"``: nothing but this record.
+Rung = Literal["tell", "clip", "scale", "skip", "rewind", "escalate", "stop"]
+#: ``"again"``: the same came back, and a further incident tells what was done then; ``"rehearsed"``: only told.
+IncidentOutcome = Literal["open", "recovered", "again", "stopped", "rehearsed"]
 Better = Literal["lower", "higher"]
 #: Of a metric, of the baseline's value or size, of seconds and bytes, and the currency of the hardware's price.
 TargetUnit = Literal["absolute", "relative", "ratio", "milliseconds", "bytes", "share", "price"]
@@ -313,6 +317,48 @@ class FindingRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class IncidentRecord:
+    """What a guard saw, and what it did about it.
+
+    It is written before anything is done, and written again where more is known: of two with the same ``number`` the
+    later stands. A run that goes on from an earlier step keeps its incidents, whatever becomes of its steps.
+
+    Attributes:
+        recipe: the recipe's name.
+        seed: the seed.
+        number: of the run's incidents, counted from 1.
+        step: applied steps before it.
+        trigger: what was seen, e.g. ``"loss spike"``; the documented list is in ``docs/guard.md``.
+        site: module path and role, or a parameter's name; empty where none is known.
+        evidence: what was measured, by name.
+        rung: what was done, by kind.
+        action: what was done, in a sentence.
+        back_to: step that the run went back to; ``None``: it did not.
+        batches: numbers of the batches that were left out.
+        lost_steps: applied steps whose work was given up, and skipped ones.
+        lost_seconds: what the incident has cost [s]: the way back and the steps given up.
+        outcome: what came of it.
+        resolved: applied steps at which ``outcome`` was decided; ``None`` while it is open.
+    """
+
+    recipe: str
+    seed: int
+    number: int
+    step: int
+    trigger: str
+    site: str
+    evidence: Mapping[str, float | str]
+    rung: Rung
+    action: str
+    back_to: int | None = None
+    batches: tuple[int, ...] = ()
+    lost_steps: int = 0
+    lost_seconds: float = 0.0
+    outcome: IncidentOutcome = "open"
+    resolved: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunEndRecord:
     """How one recipe's run under one seed ended, and why where it did not end well."""
 
@@ -332,6 +378,7 @@ Record = (
     | StatisticsRecord
     | UpdateRecord
     | FindingRecord
+    | IncidentRecord
     | RunEndRecord
 )
 
@@ -346,5 +393,6 @@ RECORD_TYPES: Mapping[str, type[Record]] = {
     "statistics": StatisticsRecord,
     "update": UpdateRecord,
     "finding": FindingRecord,
+    "incident": IncidentRecord,
     "end": RunEndRecord,
 }

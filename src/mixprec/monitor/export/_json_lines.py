@@ -24,7 +24,7 @@ class JsonLinesExporter:
         >>> out = io.StringIO()
         >>> JsonLinesExporter(out).take(RunEndRecord(recipe="bf16", seed=0, status="done"))
         >>> out.getvalue()
-        '{"schema": 4, "type": "end", "recipe": "bf16", "seed": 0, "status": "done", "reason": ""}\n'
+        '{"schema": 5, "type": "end", "recipe": "bf16", "seed": 0, "status": "done", "reason": ""}\n'
     """
 
     def __init__(self, target: str | Path | TextIO) -> None:
