@@ -36,8 +36,8 @@ class PoisonedBatches(Fault):
         if any(_is_noisy(leaf) for leaf in pytree.tree_leaves(batch)):
             return ""
         return (
-            f"no tensor of numbers was found in a batch ({type(batch).__name__}): expected tensors in tuples, lists and "
-            "dicts, or a class that torch.utils._pytree knows"
+            f"no tensor of numbers was found in a batch ({type(batch).__name__}): expected tensors in tuples, lists "
+            "and dicts, or a class that torch.utils._pytree knows"
         )
 
     def batch(self, number: int, batch: Any) -> Any:

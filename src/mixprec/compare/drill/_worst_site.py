@@ -30,7 +30,9 @@ def layer_sites(model: nn.Module) -> tuple[str, ...]:
     twin = copy.deepcopy(model)
     every = Recipe(name="sites", rules=(Rule(precision=LayerPrecision.uniform("e2m1[tensor]"), required=False),))
     narrowed = convert(twin, every).precisions()
-    weighted = {name for name, module in twin.named_modules() if next(module.parameters(recurse=False), None) is not None}
+    weighted = {
+        name for name, module in twin.named_modules() if next(module.parameters(recurse=False), None) is not None
+    }
     return tuple(site for site in narrowed if site in weighted)
 
 
