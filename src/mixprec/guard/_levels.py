@@ -37,7 +37,7 @@ class LossLevel:
     def judge(self, loss: float) -> list[Trigger]:
         """What a loss is that is not ordinary; nothing is remembered."""
         if not math.isfinite(loss):
-            return [Trigger(name="loss not finite", evidence={self._name: str(loss)})]
+            return [Trigger(name="loss not finite", evidence={self._name: loss})]
         if not self._past.is_full:
             return []
         middle, deviation = self._past.middle(), self._past.deviation()

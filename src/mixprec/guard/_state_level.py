@@ -37,7 +37,7 @@ class StateLevel:
     def judge(self, numbers: StateNumbers) -> list[Trigger]:
         """What is wrong with them; nothing is remembered."""
         found = [
-            Trigger(name=f"{what} not finite", site=name, evidence={"largest magnitude": str(amax)})
+            Trigger(name=f"{what} not finite", site=name, evidence={"largest magnitude": amax})
             for what, values in (("weight", numbers.weights), ("moment", numbers.moments))
             for name, amax in values.items()
             if not math.isfinite(amax)

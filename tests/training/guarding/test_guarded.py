@@ -124,7 +124,7 @@ def test_what_comes_back_ends_the_run_at_its_last_good_state(tmp_path: Path):
     assert caught.value.incident == session.incidents[-1]
     assert all(bool(p.isfinite().all()) for p in session.model.parameters())
     records = [r for r in read_records(tmp_path / "run" / "records.jsonl") if isinstance(r, IncidentRecord)]
-    assert tuple({r.number: r for r in records}.values()) == session.incidents
+    assert str(list({r.number: r for r in records}.values())) == str(list(session.incidents))  # with NaN
 
 
 def test_a_rehearsal_tells_and_does_nothing():
