@@ -6,11 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
-from ..loss_scaling import ScaleState
-from ..monitor import Finding
-from ..nn import Audit, Conversion, is_without_session
+from ..nn import Conversion, is_without_session
 from ..optim import KeptWeights, WeightAverage
 from ..specs import Recipe
 from ._applying import Applier
@@ -19,11 +16,9 @@ from ._blame import no_gradient_reason
 from ._checks import check_loss
 from ._dropping import Dropper
 from ._full_values import FullValues
-from ._guardable import Guardable
 from ._in_flight import InFlight
-from ._memory import Memory
 from ._memory_count import MemoryCounter
-from ._optimizers import choose, the_only
+from ._optimizers import choose
 from ._phases import PhaseKeeper
 from ._result import Event, StepResult
 from ._scaled_gradients import ScaledGradients, SetAside
@@ -34,6 +29,7 @@ from ._statistics import StatisticsKeeper
 from ._step_report import StepReport
 from ._text import plan_text, session_text
 from ._verdict import Judge, Verdict
+from ._viewable import Viewable
 from ._windows import Windows
 from .guarding import Ruling, RunStopped
 
@@ -41,7 +37,7 @@ from .guarding import Ruling, RunStopped
 _TAKES_WEIGHTS = ("step", "save", "full_weight")
 
 
-class Session(Guardable):
+class Session(Viewable):
     """Made by ``prepare``; ties recipe, model, optimizers, loss scales and monitor together; ``print`` it to see them.
 
     Gradients are true gradients after every ``backward``: the loss scale is taken out at once, so that reading,
@@ -121,31 +117,6 @@ class Session(Guardable):
     def __str__(self) -> str:
         return session_text(self)
 
-    @property
-    def optimizer(self) -> Optimizer:
-        """The only one; with several, ``optimizers`` has them."""
-        return the_only(self.optimizers)
-
-    @property
-    def loss_scale(self) -> float:
-        """What the next loss without a name is multiplied by."""
-        return self._scales.scale(DEFAULT)
-
-    @property
-    def loss_scales(self) -> dict[str, float]:
-        """What the next loss of each name is multiplied by."""
-        return {name: self._scales.scale(name) for name in self._scales.names}
-
-    @property
-    def loss_scale_state(self) -> ScaleState:
-        """Scale and counters of the loss without a name."""
-        return self._scales.state(DEFAULT)
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """What watchers have found: the last 1,000, oldest first; each is an event too."""
-        return tuple(self._watching.findings)
-
     def backward(
         self, loss: Tensor, name: str = DEFAULT, *, optimizer: str | None = None, retain_graph: bool = False
     ) -> None:
@@ -223,23 +194,6 @@ class Session(Guardable):
         self._watching.dropped()
         self._dropper.drop()
 
-    def full_weight(self, name: str) -> Tensor:
-        """The value that the next update of a parameter starts from: the master, or the weight and what it lacks.
-
-        Args:
-            name: of the parameter, as the model's ``named_parameters()`` has it.
-
-        Returns:
-            A fresh tensor: fp32, or the parameter's own dtype where that is wider.
-
-        Raises:
-            ValueError: no parameter has that name.
-            RuntimeError: an average is in the model now.
-        """
-        self._refuse_unusable("full_weight")
-        self._tell(self._values.adopt_writes(self._kept, self.applied))
-        return self._values.named(name)
-
     def average(self, decay: float, *, optimizer: str | None = None, name: str = "average") -> WeightAverage:
         """Follow the full weights by an exponential moving average, which advances on applied steps only.
 
@@ -256,21 +210,6 @@ class Session(Guardable):
         """
         self._refuse_restored("average")  # where an earlier run stands, an average is made before it is resumed
         return self._averages.make(name, decay, tuple(choose(self._kept, optimizer)))
-
-    def audit(self) -> Audit:
-        """Format and engine of every GEMM, measured in the first step of the run and of each later phase.
-
-        ``from_step`` tells which step that was; a note, where a phase has begun and was not measured yet.
-        """
-        return self._phases.audit()
-
-    def memory(self) -> Memory:
-        """Bytes by kind, measured: what is there now, and what the step of the ``audit`` held at its fullest."""
-        return self._memory.count()
-
-    def measure_next_step(self) -> None:
-        """Measure ``audit`` and ``memory`` anew in the next training step."""
-        self._phases.measure_next_step(self.applied)
 
     def restore(self) -> None:
         """Give the model its own classes and the optimizers the model's own parameters back; ends the session.
