@@ -16,11 +16,12 @@ ROSE, SEEN, BACK_TO, STEPS = 98, 100, 90, 150
 
 def incident(number: int = 1, **changed: Any) -> IncidentRecord:
     facts = {
+        **{"recipe": RECIPE, "seed": SEED},
         **{"step": SEEN, "trigger": "loss spike", "site": "blocks.0.attn.qkv (input)", "evidence": {"loss": 9.1}},
         **{"rung": "rewind", "action": f"back to step {BACK_TO}, batches 97 to 99 left out", "back_to": BACK_TO},
         **{"batches": (97, 98, 99), "lost_steps": 10, "lost_seconds": 2.5},
     }
-    return IncidentRecord(recipe=RECIPE, seed=SEED, number=number, **{**facts, **changed})
+    return IncidentRecord(number=number, **{**facts, **changed})
 
 
 def resumed(step: int = BACK_TO) -> EventRecord:

@@ -14,7 +14,14 @@ from ._durable_file import FileFacts, make_folders, read_facts, replace_file, sy
 from ._fields import to_json
 from ._follow import Followed, RecordFollower
 from ._headline import headline
-from ._incident_text import incident_cause, incident_cost, incident_outcome, incident_text, is_unresolved
+from ._incident_text import (
+    incident_cause,
+    incident_cost,
+    incident_outcome,
+    incident_text,
+    incidents_text,
+    is_unresolved,
+)
 from ._judge import judge, worst_first, worst_metrics
 from ._lines import LeftOut, Salvaged, read_records, record_line, salvage_records, write_records
 from ._lock import RunLock, Writer, last_writer
@@ -160,6 +167,7 @@ __all__ = [
     "incident_cost",
     "incident_outcome",
     "incident_text",
+    "incidents_text",
     "is_unresolved",
     "judge",
     "last_writer",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from ._types import IncidentOutcome, IncidentRecord
@@ -38,9 +39,35 @@ def incident_outcome(incident: IncidentRecord) -> str:
 
 def incident_cost(incident: IncidentRecord) -> str:
     """Steps and seconds that it cost; empty where it cost nothing."""
-    parts = [count(incident.lost_steps, "step")] if incident.lost_steps else []
-    parts += [duration(incident.lost_seconds)] if incident.lost_seconds else []
+    return _cost(incident.lost_steps, incident.lost_seconds)
+
+
+def _cost(steps: int, seconds: float) -> str:
+    parts = [count(steps, "step")] if steps else []
+    parts += [duration(seconds)] if seconds else []
     return f"{' and '.join(parts)} lost" if parts else ""
+
+
+def incidents_text(incidents: Iterable[IncidentRecord]) -> str:
+    """Several together: how many, what came of them, what they cost; empty for none.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> first = IncidentRecord(
+        ...     recipe="fp8", seed=0, number=1, step=3, trigger="loss spike", site="", evidence={}, rung="skip",
+        ...     action="", lost_steps=1, outcome="recovered",
+        ... )
+        >>> incidents_text([first, replace(first, number=2, outcome="stopped")])
+        '2 incidents (1 recovered, 1 stopped the run; 2 steps lost)'
+    """
+    told = list(incidents)
+    if not told:
+        return ""
+    outcomes = Counter(incident.outcome for incident in told)
+    parts = ", ".join(f"{outcomes[name]} {words}" for name, words in _OUTCOMES.items() if outcomes[name])
+    steps, seconds = sum(one.lost_steps for one in told), sum(one.lost_seconds for one in told)
+    cost = _cost(steps, seconds)
+    return f"{count(len(told), 'incident')} ({'; '.join(part for part in (parts, cost) if part)})"
 
 
 def incident_text(incident: IncidentRecord) -> str:

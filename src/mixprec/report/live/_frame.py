@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from types import MappingProxyType
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mixprec.records import NOTHING, FindingRecord, IncidentRecord, incident_cause, incident_cost, incident_outcome
+from mixprec.records import (
+    NOTHING,
+    FindingRecord,
+    IncidentOutcome,
+    IncidentRecord,
+    incident_cause,
+    incident_cost,
+    incident_outcome,
+)
 
 from .._figures import loss, magnitude, scale, share
 from ._curve import draw
@@ -21,7 +30,9 @@ from ._worst_sites import worst_sites
 #: Colours of severities; names of the terminal's own palette, so that they fit its background.
 SEVERITY = {"fault": "bold red", "warning": "yellow", "note": "dim"}
 #: And of what came of incidents.
-OUTCOME = {"open": "yellow", "recovered": "green", "again": "yellow", "stopped": "bold red", "rehearsed": "dim"}
+OUTCOME: Mapping[IncidentOutcome, str] = MappingProxyType(
+    {"open": "yellow", "recovered": "green", "again": "yellow", "stopped": "bold red", "rehearsed": "dim"}
+)
 
 #: Lines that a curve is high, and lines of everything but findings and sites.
 _CURVE, _FIXED = 4, 12
