@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
 import socket
@@ -98,6 +99,13 @@ def test_a_server_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch):
             hook.close()
 
 
+def test_a_server_that_does_not_encrypt_is_told(server: Server):
+    hook = IncidentWebhook(server.url.replace("http:", "https:"))
+    hook.take(incident())
+    with pytest.warns(RuntimeWarning, match=r"incident 1 \(no connection: .*SSL"):
+        hook.close()
+
+
 def test_a_server_that_hangs_up_without_an_answer_is_told(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("no_proxy", "*")
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -123,6 +131,24 @@ def test_a_server_that_hangs_is_left_at_the_time_out_and_training_waits_for_none
     with pytest.warns(RuntimeWarning, match=r"records did not reach it"):
         hook.close()
     assert time.monotonic() - start < 3
+
+
+def test_a_server_that_drips_is_hung_up_on_too(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("no_proxy", "*")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        hook = IncidentWebhook(f"http://127.0.0.1:{listening.getsockname()[1]}/", timeout=0.4)
+        start = time.monotonic()
+        hook.take(incident())
+        peer, _ = listening.accept()
+        with peer, contextlib.suppress(OSError):  # a line that was hung up cannot be sent over
+            for letter in b"HTTP/1.1 200 OK\r\nServer: a snail that never ends its line":
+                if hook._queue._failures or time.monotonic() - start > 10:
+                    break
+                peer.send(bytes([letter]))
+                time.sleep(0.05)
+        assert time.monotonic() - start < 2
+        with pytest.warns(RuntimeWarning, match=r"incident 1 \(no answer within 0.4 s\)"):
+            hook.close()
 
 
 @pytest.mark.parametrize(

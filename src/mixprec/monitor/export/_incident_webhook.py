@@ -6,9 +6,9 @@ import http.client
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import IO
 
 from ...records import IncidentRecord, Record, record_line
+from ._calls_with_end import CallsWithEnd
 from ._hook_queue import HookQueue
 
 
@@ -21,7 +21,7 @@ class IncidentWebhook:
 
     Args:
         url: ``http://`` or ``https://``; proxies are those of the environment.
-        timeout: seconds that the server may be silent for; ``close`` waits no longer for all calls that are left.
+        timeout: seconds that one call may take; ``close`` waits no longer for all that are left.
 
     Raises:
         ValueError: another kind of address, one without a host, or a time-out that is not above 0.
@@ -38,9 +38,8 @@ class IncidentWebhook:
         if not timeout > 0:
             raise ValueError(f"IncidentWebhook: timeout is {timeout} s: expected more than 0")
         self._url, self._timeout = url, timeout
-        self._opener = urllib.request.build_opener(_NoRedirection)
-        # A call that hangs cannot be ended from outside, but its thread holds up no process.
-        self._queue = HookQueue("IncidentWebhook", self._post, abort=lambda: None, wait=timeout)
+        self._calls = CallsWithEnd()
+        self._queue = HookQueue("IncidentWebhook", self._post, abort=self._calls.end, wait=timeout)
 
     def take(self, record: Record) -> None:
         """Have an incident posted; other records are passed over."""
@@ -60,7 +59,7 @@ class IncidentWebhook:
             method="POST",
         )
         try:
-            self._opener.open(request, timeout=self._timeout).close()
+            self._calls.make(request, self._timeout)
         except urllib.error.HTTPError as error:
             error.close()
             raise RuntimeError(f"the server answered {error.code} {error.reason}") from None
@@ -73,22 +72,6 @@ class IncidentWebhook:
         if isinstance(reason, TimeoutError):
             return f"no answer within {self._timeout:g} s"
         return f"no connection: {reason}"
-
-
-class _NoRedirection(urllib.request.HTTPRedirectHandler):
-    """A redirected POST becomes a GET without its data: it is a failure instead."""
-
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: http.client.HTTPMessage,
-        newurl: str,
-    ) -> None:
-        """Follow none."""
-        return
 
 
 def _check(url: str) -> None:
