@@ -151,7 +151,7 @@ class _Run:
     def _batches(self) -> Iterable[Any]:
         if self._rehearsal.guard is None:
             return self._data
-        return self.session.guard(self._rehearsal.guard, extra={"data": self._data}).batches(self._data)
+        return self.session.guard(self._rehearsal.guard).batches(self._data)
 
     def _step(self, batch: Any) -> StepResult:
         self._rates.set(self.session.applied)
