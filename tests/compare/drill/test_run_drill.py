@@ -35,7 +35,7 @@ def test_a_drill_is_seen_told_and_kept(tmp_path: Path):
     assert found.passed, told
     assert (found.steps, found.recipe, len(found.healthy), len(found.runs)) == (100, "bf16", 3, 3)
     assert [run.detected is not None and run.detected <= 1 for run in found.runs] == [True] * 3
-    assert all(run.planted == 40 for run in found.runs)
+    assert all(run.planted == 42 for run in found.runs)
     assert told[-1].startswith("9 of 9 runs: bit-flip, seed 2, under guard: seen after ")
     kept = json.loads((tmp_path / "drill" / "drill.json").read_text())
     assert kept == json.loads(drilled_json(found))

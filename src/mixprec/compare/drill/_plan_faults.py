@@ -19,6 +19,7 @@ from ._drilled import Drill
 from ._fault import Fault, Place
 from ._faults import FAULTS
 from ._precision import SiteFault
+from ._rehearse import looks_every
 from ._worst_site import worst_site
 
 
@@ -40,7 +41,7 @@ class PlannedFaults:
 def plan_faults(drill: Drill, workload: Workload, recipe: Recipe) -> PlannedFaults:
     """Try each fault on a throw-away model, and choose the sites by measurement.
 
-    The sites are measured at the weights that the workload has where the faults begin, after two fifths of its steps.
+    The sites are measured at the weights that the workload has where the faults begin.
 
     Raises:
         ValueError: an unknown fault; one that was asked for and cannot be planted, and why.
@@ -67,13 +68,13 @@ def plan_faults(drill: Drill, workload: Workload, recipe: Recipe) -> PlannedFaul
 
 
 def begins_at(steps: int) -> int:
-    """The step of a run at which faults begin.
+    """The step of a run at which faults begin: after two fifths, halfway from one sample to the next.
 
     Example:
         >>> begins_at(200)
-        80
+        85
     """
-    return steps * 2 // 5
+    return steps * 2 // 5 + looks_every(steps) // 2
 
 
 def _maker(kind: type[Fault], place: Place) -> Callable[[int], Fault]:

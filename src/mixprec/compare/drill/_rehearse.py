@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mixprec.guard import Guard
+from mixprec.monitor import Monitoring
 from mixprec.records import Forward, Record, RunEndRecord, write_records
 from mixprec.specs import Recipe
 from mixprec.training import RunStopped, StepResult, prepare
@@ -28,6 +29,8 @@ from ._fault import Fault
 from ._no_fault import NoFault
 from ._planted_batches import PlantedBatches
 
+#: How often operands are sampled and a shadow is measured in a run, however short: a real one is long beside that.
+LOOKS = 20
 #: A run that has this many steps skipped one after another is given up; and one that takes so many times its steps.
 MOST_SKIPPED, MOST_TIMES = 50, 4
 
@@ -75,6 +78,16 @@ def rehearse(rehearsal: Rehearsal) -> Rehearsed:
             run.session.restore()
 
 
+def looks_every(steps: int) -> int:
+    """Steps from one sample of the operands, and one shadow, to the next.
+
+    Example:
+        >>> looks_every(200)
+        10
+    """
+    return max(1, steps // LOOKS)
+
+
 class _Run:
     def __init__(self, rehearsal: Rehearsal, workload: Workload) -> None:
         self._rehearsal, self._workload, self._fault = rehearsal, workload, rehearsal.fault
@@ -91,6 +104,7 @@ class _Run:
             run=rehearsal.out / rehearsal.folder,
             seed=rehearsal.seed,
             total_steps=workload.steps,
+            monitor=Monitoring(every=looks_every(workload.steps)),
         )
         self._data = PlantedBatches(workload.batches, rehearsal.seed, rehearsal.fault)
         self._calls, self._skipped_in_a_row = 0, 0
@@ -132,6 +146,7 @@ class _Run:
         """Why it did not come to its end; empty where it did."""
         steps = self._workload.steps
         for batch in self._batches():
+            self._look(batch)
             try:
                 result = self._step(batch)
             except RunStopped as error:
@@ -152,6 +167,11 @@ class _Run:
         if self._rehearsal.guard is None:
             return self._data
         return self.session.guard(self._rehearsal.guard).batches(self._data)
+
+    def _look(self, batch: Any) -> None:
+        """Tell the guard now and then what the precision alone costs."""
+        if self._rehearsal.guard is not None and self.session.applied % looks_every(self._workload.steps) == 0:
+            self.session.shadow(self._workload.loss, batch)
 
     def _step(self, batch: Any) -> StepResult:
         self._rates.set(self.session.applied)
