@@ -14,7 +14,8 @@ from mixprec.compare.drill import FAULTS
 from mixprec.compare.drill._no_fault import NoFault
 from mixprec.compare.drill._planted_batches import PlantedBatches
 from mixprec.compare.drill._rehearse import Rehearsal, rehearse
-from mixprec.records import EvaluationRecord, RunEndRecord, StepRecord, read_records
+from mixprec.guard import Guard
+from mixprec.records import EvaluationRecord, IncidentRecord, RunEndRecord, StepRecord, read_records
 from mixprec.specs import recipe
 from tests.compare.fits import batch_of, fit, loss, source
 
@@ -94,6 +95,18 @@ def test_a_run_that_cannot_go_on_ends(tmp_path: Path):
     made = rehearse(rehearsal(tmp_path, fault=FAULTS["bit-flip"](at=3), source=source(bent, steps=20)))
     assert made.ended.startswith("50 steps were skipped one after another: ")
     assert (made.applied, made.calls, made.losses) == (3, 53, {})
+
+
+def test_under_guard_a_flipped_bit_is_seen_at_once_and_nothing_is_lost(tmp_path: Path):
+    shared = {"source": source(bent, steps=60), "guard": Guard()}
+    without = rehearse(rehearsal(tmp_path, folder="without", **shared))
+    assert without.incidents == ()
+    made = rehearse(rehearsal(tmp_path, fault=FAULTS["bit-flip"](at=45), **shared))
+    assert (made.planted, made.seen, made.ended) == (45, (45,), "")
+    assert made.losses == without.losses
+    assert made.calls > made.applied == 60
+    kept = [r for r in read_records(tmp_path / "run" / "records.jsonl") if isinstance(r, IncidentRecord)]
+    assert kept[-1] == made.incidents[-1]
 
 
 def test_an_exception_is_what_the_fault_has_led_to(tmp_path: Path):

@@ -29,6 +29,7 @@ def drill(function: Any = bent, steps: int = 100, **changes: Any) -> Drill:
     return Drill(**(facts | changes))
 
 
+@pytest.mark.slow
 def test_a_drill_is_seen_told_and_kept(tmp_path: Path):
     told: list[str] = []
     found = run_drill(drill(faults=("bit-flip",), says=told.append), tmp_path / "drill")
