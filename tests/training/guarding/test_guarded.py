@@ -12,7 +12,7 @@ from torch import Tensor
 from mixprec import prepare
 from mixprec.guard import Clip, Guard, Rewind, Skip, Snapshots
 from mixprec.records import IncidentRecord, read_records
-from mixprec.training import RunStopped, Session
+from mixprec.training import CheckpointNotWritten, RunStopped, Session
 
 from .runs import SETTINGS, Numbers, begin, loss, net, run, weights
 
@@ -185,3 +185,14 @@ def test_a_session_is_guarded_once():
         session.guard()
     with pytest.raises(TypeError, match=r"expected a mixprec\.guard\.Guard"):
         begin(settings="all")  # type: ignore[arg-type]
+
+
+def test_a_state_that_is_not_finite_takes_the_place_of_no_checkpoint(tmp_path: Path):
+    session, guarded = begin(run=tmp_path)
+    run(session, guarded, Numbers(3))
+    session.save(extra={"data": Numbers(3)}, keep=1)
+    next(iter(session.optimizer.state.values()))["exp_avg"].view(-1)[0] = torch.inf
+    with pytest.raises(CheckpointNotWritten, match=r"0\.weight \(exp_avg\) in this state is not finite"):
+        session.save(extra={"data": Numbers(3)}, keep=1)
+    assert session.resume(extra={"data": Numbers(3)}).step == 3
+    assert bool(next(iter(session.optimizer.state.values()))["exp_avg"].isfinite().all())
