@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mixprec.records import ComparisonRecord, Record, StepRecord, write_records
+from mixprec.records import ComparisonRecord, EvaluationRecord, Record, StepRecord, write_records
 from mixprec.report import write_pair
 from tests.report.run_folder import comparison, write_run_folder
 
@@ -61,7 +61,7 @@ def test_differences_in_settings_come_first_and_alike_ones_are_named(page: str):
 
 
 def test_a_recipe_has_one_colour_in_both(page: str):
-    for name in ("loss-0", "loss-1", "intervals", "times"):
+    for name in ("loss-0", "loss-1", "throughput-0", "intervals-0", "times"):
         colors = {
             (trace.get("legendgroup") or trace["y"][0].partition(" · ")[0], trace["meta"]["series"])
             for trace in charts(page)[name]["traces"]
@@ -71,13 +71,44 @@ def test_a_recipe_has_one_colour_in_both(page: str):
 
 def test_rows_of_a_recipe_stand_together_and_curves_have_the_same_axes(page: str):
     found = charts(page)
-    rows = list(dict.fromkeys(row for trace in found["intervals"]["traces"] for row in trace["y"]))
+    rows = list(dict.fromkeys(row for trace in found["intervals-0"]["traces"] for row in trace["y"]))
     assert rows == ["bf16 · a", "bf16 · b", "mxfp8 · a", "nvfp4 · a", "nvfp4 · b"]
     weights = found["memory"]["traces"][0]
     assert weights["name"] == "weights"
     assert weights["y"][:3] == ["fp32 · a", "fp32 · b", "bf16 · a"]
     assert found["loss-0"]["range"] == found["loss-1"]["range"]
     assert found["loss-0"]["steps"] == found["loss-1"]["steps"] == [-0.6, 60.6]
+
+
+def test_the_gaps_of_all_metrics_that_both_have_are_drawn(page: str):
+    section = page.partition('<h2 id="gaps">')[2].partition("</section>")[0]
+    names = re.findall(r'<h3 class="metric">([^ ]*) ', section)
+    assert sorted(names) == ["accuracy", "loss", "loss/code", "loss/prose", "smoothed_loss"]
+    found = charts(page)
+    assert [name for name in found if name.startswith("intervals")] == [f"intervals-{i}" for i in range(5)]
+    rows = {trace["y"][0] for trace in found[f"intervals-{names.index('accuracy')}"]["traces"]}
+    assert rows == {"bf16 · a", "bf16 · b", "mxfp8 · a", "nvfp4 · a", "nvfp4 · b"}
+
+
+def test_a_metric_that_one_run_lacks_is_not_drawn(tmp_path: Path):
+    second = (
+        replace(record, metrics={"loss": record.metrics["loss"]}) if isinstance(record, EvaluationRecord) else record
+        for record in other()
+    )
+    first = write_run_folder(tmp_path / "a", comparison(seeds=3, steps=60))
+    text = write_pair(first, write_run_folder(tmp_path / "b", second)).read_text(encoding="utf-8")
+    assert sorted(re.findall(r'<h3 class="metric">([^ ]*) ', text)) == ["loss", "smoothed_loss"]
+
+
+def test_throughputs_have_the_same_axes_or_are_left_out(page: str, tmp_path: Path):
+    found = charts(page)
+    assert found["throughput-0"]["range"] == found["throughput-1"]["range"]
+    assert "Tokens per second over the run" in page
+    second = (replace(record, tokens=None) if isinstance(record, StepRecord) else record for record in other())
+    first = write_run_folder(tmp_path / "a", comparison(seeds=3, steps=60))
+    text = write_pair(first, write_run_folder(tmp_path / "b", second)).read_text(encoding="utf-8")
+    assert charts(text)["throughput-0"] is None, "tokens per second beside steps per second"
+    assert "per second over the run" not in text
 
 
 def test_one_folder_is_not_compared_with_itself(tmp_path: Path):
@@ -106,5 +137,6 @@ def test_two_sessions_have_neither_gaps_nor_memory_and_a_page(tmp_path: Path):
     page = write_pair(tmp_path / "a", tmp_path / "b").read_text(encoding="utf-8")
     found = charts(page)
     assert [found[f"loss-{i}"]["traces"][-2]["y"] for i in (0, 1)] == [[2.5] * 3, [2.25] * 3]
-    assert (found["intervals"], found["times"], found["memory"]) == (None, None, None)
+    assert [name for name in found if name.startswith("intervals")] == []
+    assert {found[name] for name in ("times", "memory", "throughput-0", "throughput-1")} == {None}
     assert "Gap to the baseline, and how sure it is" not in page

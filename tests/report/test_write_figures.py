@@ -28,7 +28,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 def test_each_figure_is_there_twice(folder: Path):
     metrics = ("loss", "accuracy", "loss-code", "loss-prose", "smoothed_loss")
-    figures = {"loss", "gap", "times", "memory", *(f"intervals-{name}" for name in metrics)}
+    figures = {"loss", "gap", "times", "throughput", "memory", *(f"intervals-{name}" for name in metrics)}
     assert {path.stem for path in folder.glob("*.png")} == figures
     assert {path.stem for path in folder.glob("*.csv")} == figures | {"formats"}
     for path in folder.glob("*.png"):

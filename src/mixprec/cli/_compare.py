@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import time
 from dataclasses import dataclass, replace
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+
+from mixprec._quiet import be_quiet
 
 from ._asked_recipes import asked_recipes
 from ._processes import DEFAULT_SEEDS, Processes, asked_jobs, black_box, check_folder_and_seeds
@@ -84,9 +85,7 @@ def command(
         options: the rest.
         processes: commands, sweeps, and how many runs go at once.
     """
-    # The profiler that measures memory writes to stderr at each use unless told not to, before torch loads.
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    be_quiet()
     import torch
 
     if options.threads is not None:

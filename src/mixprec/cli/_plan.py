@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
+
+from mixprec._quiet import be_quiet
 
 from ._named_hardware import named_hardware
 from ._output_file import OutputFile
@@ -86,9 +87,7 @@ def command(workload: str, /, *, options: Annotated[Options, Parameter(name="*")
             `def workload(seed, device)`, as `mixprec init FILE` writes one.
         options: the rest.
     """
-    # The profiler that measures memory writes to stderr at each use unless told not to, before torch loads.
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    be_quiet()
     from mixprec.compare.planning import ProofSettings, exit_status, plan_workload, prove
     from mixprec.planner.plan import explain
 

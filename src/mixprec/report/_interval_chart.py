@@ -23,31 +23,40 @@ class IntervalChart:
 
     Attributes:
         metric: its name.
-        place: of the chart on the page, by which it is named there.
+        rank: of the metric, the worst first.
         told: which side of zero is worse.
         chart: as it is drawn.
     """
 
     metric: str
-    place: str
+    rank: int
     told: str
     chart: dict[str, Any]
 
+    @property
+    def place(self) -> str:
+        """What the chart is called on the page."""
+        return f"intervals-{self.rank}"
 
-def interval_charts(summary: Summary) -> tuple[IntervalChart, ...]:
+
+def every_interval_chart(summary: Summary) -> tuple[IntervalChart, ...]:
     """For each metric, the worst first: a dot for each pair, the mean and its interval, a row for each recipe.
 
     Empty without a pair.
     """
-    asked = {"loss", *(target["name"].partition(".")[2] for target in summary.targets)}
-    names = worst_metrics(summary)
     found: list[IntervalChart] = []
-    for place, name in enumerate(name for i, name in enumerate(names) if i < _MOST or name in asked):
+    for rank, name in enumerate(worst_metrics(summary)):
         chart = _chart(summary, name)
         if chart is not None:
             told = _WORSE[summary.direction(name)]
-            found.append(IntervalChart(metric=name, place=f"intervals-{place}", told=told, chart=chart))
+            found.append(IntervalChart(metric=name, rank=rank, told=told, chart=chart))
     return tuple(found)
+
+
+def is_shown(one: IntervalChart, summary: Summary) -> bool:
+    """Whether a chart is on the page of its run."""
+    asked = {"loss", *(target["name"].partition(".")[2] for target in summary.targets)}
+    return one.rank < _MOST or one.metric in asked
 
 
 def _chart(summary: Summary, name: str) -> dict[str, Any] | None:

@@ -33,12 +33,13 @@ from ._events import SHOWN_EVENTS, EventLine, event_lines
 from ._folder import RunFolder
 from ._format_map import FormatMap, format_map
 from ._incidents import Incidents, incidents_section
-from ._interval_chart import IntervalChart, interval_charts
+from ._interval_chart import IntervalChart, every_interval_chart, is_shown
 from ._limits import limits
 from ._memory_chart import memory_chart
 from ._repeat import Repeat, repeat
 from ._sentence import sentence
 from ._single_run import single_run
+from ._throughput_chart import throughput_chart
 from ._times_chart import times_chart
 from .estimates import estimates_chart, estimates_table, sites_tables
 from .numbers import FindingLine, Numbers, finding_lines, gather
@@ -97,6 +98,7 @@ class Page:
     limits: tuple[str, ...]
     verdicts: Table | None
     intervals: tuple[IntervalChart, ...]
+    every_interval: tuple[IntervalChart, ...]
     gaps: Table | None
     times: Table | None
     format_map: FormatMap | None
@@ -128,7 +130,8 @@ def make_page(folder: RunFolder) -> Page:
     summary = summarize(folder.records)
     header, recipes = group_by_recipe(folder.records)
     formats, events = _formats(summary), tuple(event_lines(recipes))
-    intervals = interval_charts(summary)
+    every_interval = every_interval_chart(summary)
+    intervals = tuple(one for one in every_interval if is_shown(one, summary))
     order = {row.recipe: index for index, row in enumerate(summary.rows)}
     # A session's folder has no comparison's header: it is told as the one run that it is.
     alone = single_run(folder.records, recipes, summary)
@@ -145,6 +148,7 @@ def make_page(folder: RunFolder) -> Page:
         limits=limits(folder, summary, recipes, folder.estimates),
         verdicts=verdicts_table(summary),
         intervals=intervals,
+        every_interval=every_interval,
         gaps=gaps_table(summary),
         times=times_table(summary),
         format_map=format_map(recipes),
@@ -161,6 +165,7 @@ def make_page(folder: RunFolder) -> Page:
             "loss": loss_chart(summary, recipes),
             "gap": gap_chart(summary, recipes),
             "times": times_chart(summary),
+            "throughput": throughput_chart(summary, recipes),
             "memory": memory_chart(summary),
             "estimates": estimates_chart(folder.estimates, summary.baseline, order),
         },

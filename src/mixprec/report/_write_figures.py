@@ -23,6 +23,7 @@ _TITLES: Mapping[str, str] = MappingProxyType(
         "loss": "Training loss",
         "gap": "Gap in training loss, smoothed",
         "times": "Time of a step: median, 5th to 95th percentile",
+        "throughput": "Done in a second, over the run",
         "memory": "Memory by kind",
         "estimates": "Estimated step over the baseline's",
     }

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from mixprec._quiet import QUIET
 from mixprec.records import EventRecord, Record, RecordFollower, RunEndRecord, StepRecord
 from mixprec.specs import Recipe
 
@@ -19,8 +20,6 @@ from ._failure import killed_or_failed
 from ._run_place import make_place, remove_empty, run_place
 
 ORDER = "run.json"
-#: The profiler that measures memory writes to stderr at each use unless told not to, before torch loads.
-_QUIET = {"KINETO_LOG_LEVEL": "99", "TORCH_CPP_LOG_LEVEL": "ERROR"}
 
 
 def refuse_unloadable(comparison: Comparison) -> None:
@@ -73,7 +72,7 @@ class WorkloadJob:
         (place / ORDER).write_text(json.dumps(order), encoding="utf-8")
         # -P: a file of the working folder must not stand in for a package of the same name.
         words = [sys.executable, "-P", "-m", "mixprec.compare.processes", str(place)]
-        return Child(words, place, _QUIET | os.environ, holds_stdin=True)
+        return Child(words, place, {**QUIET, **os.environ}, holds_stdin=True)
 
     def news(self) -> Iterator[Record]:
         """What the process has written since; its last word is kept for ``end``."""

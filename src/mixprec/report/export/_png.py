@@ -18,7 +18,7 @@ _STYLE = Path(__file__).parents[1] / "templates" / "page.css"
 _WIDTH, _DOTS = 8.0, 200
 #: Width and opacity of each kind of line.
 _LINES: Mapping[str, tuple[float, float]] = MappingProxyType(
-    {"raw": (0.5, 0.15), "seed": (0.7, 0.5), "mean": (1.8, 1.0)}
+    {"raw": (0.5, 0.15), "seed": (0.7, 0.5), "mean": (1.8, 1.0), "rate": (1.8, 1.0)}
 )
 
 Trace = Mapping[str, Any]
@@ -80,7 +80,7 @@ def _line(axes: Axes, trace: Trace, color: str) -> None:
     kind = trace["meta"]["kind"]
     width, opacity = _LINES[kind]
     # A label that begins so is in no legend.
-    label = _plain(trace["name"]) if kind == "mean" else "_line"
+    label = _plain(trace["name"]) if kind in ("mean", "rate") else "_line"
     axes.plot(trace["x"], _numbers(trace["y"]), color=color, linewidth=width, alpha=opacity, label=label)
 
 
@@ -119,6 +119,7 @@ _DRAW: Mapping[str, Callable[[Axes, Trace, str], None]] = MappingProxyType(
         "raw": _line,
         "seed": _line,
         "mean": _line,
+        "rate": _line,
         "evaluation": _circles,
         "skipped": _crosses,
         "incident": _triangles,
@@ -141,6 +142,8 @@ def _axes(axes: Axes, chart: Mapping[str, Any]) -> None:
         return
     axes.set_xlim(*chart["steps"])
     axes.set_xlabel("step")
+    if chart.get("unit"):
+        axes.set_ylabel(f"{chart['unit']} per second")
     if chart["range"] is not None:
         axes.set_ylim(*chart["range"])
     if chart["zero"]:

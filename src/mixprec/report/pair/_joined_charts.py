@@ -8,8 +8,8 @@ from typing import Any
 Chart = dict[str, Any]
 
 #: Figures whose rows stand under one another; of the others each run has one, with the same axes.
-ROWS = ("intervals", "times", "memory")
-SIDES = ("loss", "gap")
+ROWS = ("times", "memory")
+SIDES = ("loss", "gap", "throughput")
 
 
 def joined_charts(
@@ -17,35 +17,47 @@ def joined_charts(
 ) -> dict[str, Chart | None]:
     """Figures by name: one of both runs for each of ``ROWS``, and ``loss-0``, ``loss-1``, ... for each of ``SIDES``.
 
-    Of ``ROWS`` it is ``None`` where neither run has it.
+    It is ``None`` where a run has none; of ``ROWS``, where neither has it.
 
     Args:
         charts: of the first run's page and of the second's.
         names: of the runs, which are told from one another by them.
         order: the place of each recipe's colour, in both runs the same.
     """
-    found: dict[str, Chart | None] = {}
-    for name in ROWS:
-        pieces = [
-            (_renamed(chart, run, order, place), chart)
-            for place, (run, one) in enumerate(zip(names, charts, strict=True))
-            if (chart := one.get(name)) is not None
-        ]
-        places = [f"{recipe} · {run}" for recipe in order for run in names]
-        found[name] = _joined(name, pieces, places) if pieces else None
+    found = {name: joined_chart([one.get(name) for one in charts], names, order) for name in ROWS}
     for name in SIDES:
-        both = [chart for one in charts if (chart := one.get(name)) is not None]
-        common = {"steps": _union([one["steps"] for one in both]), "range": _union([one["range"] for one in both])}
-        for place, one in enumerate(charts):
-            chart = one.get(name)
-            if chart is not None:
-                found[f"{name}-{place}"] = {**chart, **common, "traces": [_colored(t, order) for t in chart["traces"]]}
+        found |= {
+            f"{name}-{place}": chart for place, chart in enumerate(_beside([one.get(name) for one in charts], order))
+        }
     return found
 
 
-def _joined(name: str, pieces: Sequence[tuple[list[Chart], Chart]], places: Sequence[str]) -> Chart:
+def _beside(charts: Sequence[Chart | None], order: Mapping[str, int]) -> list[Chart | None]:
+    """Charts with the same axes; none at all where their units differ."""
+    both = [chart for chart in charts if chart is not None]
+    if len({chart.get("unit") for chart in both}) > 1:
+        return [None] * len(charts)
+    common = {"steps": _union([one["steps"] for one in both]), "range": _union([one["range"] for one in both])}
+    return [
+        None if chart is None else {**chart, **common, "traces": [_colored(trace, order) for trace in chart["traces"]]}
+        for chart in charts
+    ]
+
+
+def joined_chart(charts: Sequence[Chart | None], names: tuple[str, str], order: Mapping[str, int]) -> Chart | None:
+    """One figure of both runs, whose rows stand under one another; ``None`` where neither run has it."""
+    pieces = [
+        (_renamed(chart, run, order, place), chart)
+        for place, (run, chart) in enumerate(zip(names, charts, strict=True))
+        if chart is not None
+    ]
+    return _joined(pieces, [f"{recipe} · {run}" for recipe in order for run in names]) if pieces else None
+
+
+def _joined(pieces: Sequence[tuple[list[Chart], Chart]], places: Sequence[str]) -> Chart:
     first = pieces[0][1]
-    traces = _stacked([trace for own, _ in pieces for trace in own], places) if name == "memory" else _paired(pieces)
+    has_bars = bool(first.get("bars"))
+    traces = _stacked([trace for own, _ in pieces for trace in own], places) if has_bars else _paired(pieces)
     rows = len({row for trace in traces for row in trace["y"]})
     words = " ".join(chart["words"] for _, chart in pieces)
     return {**first, "traces": traces, "height": 84 + 34 * rows, "words": words}

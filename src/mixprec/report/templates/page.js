@@ -15,6 +15,7 @@
     raw: { line: { width: 0.8 }, opacity: 0.14, hoverinfo: "skip" },
     seed: { line: { width: 1 }, opacity: 0.5, hoverinfo: "skip" },
     mean: { line: { width: (meta) => nested(2, 1.4, 8, meta) }, hovertemplate: "%{y:.4f}<extra>%{fullData.name}</extra>" },
+    rate: { line: { width: 2 }, hovertemplate: "%{y:,.4~g} per second<extra>%{fullData.name}</extra>" },
     evaluation: {
       marker: { size: (meta) => nested(7, 4, 22, meta), symbol: "circle-open", line: { width: 1.8 } },
       hovertemplate: "%{y:.4f}<extra>%{fullData.name}</extra>",
