@@ -18,6 +18,7 @@ from mixprec.monitor.doctor import with_rule
 from mixprec.records import RunLock, read_records
 from mixprec.specs import LayerPrecision, Recipe, Rule, recipe
 from mixprec.training import prepare
+from tests.monitor.doctor.incidents import escalated, incident, stopped
 from tests.monitor.doctor.records import calm, coverage, folder, skipped, statistics
 
 WORKLOAD = """
@@ -121,7 +122,7 @@ def test_as_json(capsys, tmp_path):
     status, out, err = ran(capsys, str(folder(tmp_path, [*calm(30), skipped(30, math.nan)])), "--json")
     assert (status, err) == (1, "")
     told = json.loads(out)
-    assert (told["schema"], told["type"], told["findings"][0]["name"]) == (1, "diagnosis", "loss not finite")
+    assert (told["schema"], told["type"], told["findings"][0]["name"]) == (2, "diagnosis", "loss not finite")
 
 
 def test_what_was_left_out_is_told(capsys, tmp_path):
@@ -346,3 +347,59 @@ def test_a_folder_that_another_process_writes_is_refused_and_loses_nothing(capsy
     assert len(read_records(out / "records.jsonl")) > 8
     capsys.readouterr()
     assert main([*asked, "--resume", str(out)]) == 0  # the killed one is no obstacle
+
+
+def test_incidents_have_a_line_each(capsys, tmp_path):
+    status, out, _ = ran(capsys, str(folder(tmp_path, escalated())))
+    lines = [line.rstrip() for line in out.splitlines()]
+    start = lines.index("incidents")
+    assert lines[start + 1].startswith("   step 20: incident 1: loss spike at blocks.0.fc (weight); skip: the step was")
+    assert lines[start + 2].endswith("widened; recovered at step 60; 5 steps and 500 ms lost")
+    assert lines[start + 3] == f"   one on a page: mixprec doctor {tmp_path} --incident 2"
+    assert lines[-1].endswith("2 incidents")
+    assert status == (1 if "fault" in lines[-1] else 0)
+
+
+@pytest.mark.parametrize(
+    ("records", "told"), [(stopped(), "1 incident (1 stopped the run)"), ([incident(1)], "1 incident (1 open)")]
+)
+def test_an_incident_that_was_not_overcome_is_a_fault(capsys, tmp_path, records, told):
+    status, out, _ = ran(capsys, str(folder(tmp_path, records)))
+    assert status == 1
+    assert out.splitlines()[-1].endswith(told)
+
+
+def test_many_incidents_show_the_newest(capsys, tmp_path):
+    records = [incident(n, step=n, outcome="recovered", resolved=n + 1) for n in range(1, 31)]
+    status, out, _ = ran(capsys, str(folder(tmp_path, records)), "--top", "3")
+    assert status == 0
+    assert "27 earlier: --top 0 shows all" in out
+    assert "incident 28" in out
+    assert "incident 27" not in out
+    assert "incident 1:" in ran(capsys, str(tmp_path), "--top", "0")[1]
+
+
+def test_a_post_mortem_is_printed_or_written(capsys, tmp_path):
+    run = folder(tmp_path / "run", stopped())
+    status, out, err = ran(capsys, str(run), "--incident", "1")
+    assert (status, err) == (0, "")
+    assert out.startswith("# Incident 1 of run\n")
+    assert ran(capsys, str(run), "--incident", "1", "--out", str(tmp_path / "one.md")) == (0, "", "")
+    assert (tmp_path / "one.md").read_text(encoding="utf-8") == out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--incident", "4"), "has no incident 4: there are 1"),
+        (("--incident", "1", "--recipe", "b"), "has no run of recipe b: it has mine seed 0"),
+        (("--incident", "1", "--json"), "leave --json out, or --incident"),
+        (("--incident", "1", "--workload", "a.py"), "leave --workload out, or --incident"),
+        (("--out", "a.md"), "give --incident K too"),
+    ],
+)
+def test_a_post_mortem_that_cannot_be_is_told(capsys, tmp_path, words, told):
+    status, out, err = ran(capsys, str(folder(tmp_path, stopped())), *words)
+    assert (status, out) == (2, "")
+    assert told in err
+    assert err.count("\n") == 1

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from mixprec.records import count
+from mixprec.records import count, incident_text
 
 if TYPE_CHECKING:
     from mixprec.compare import Replayed
@@ -40,6 +40,7 @@ def print_diagnosis(
     for number, found in enumerate(shown, 1):
         console.print()
         _print_found(console, number, found)
+    _print_incidents(console, diagnosis, top)
     console.print()
     if len(shown) < len(diagnosis.findings):
         console.print(f"{count(len(diagnosis.findings) - len(shown), 'more finding')}: --top 0 shows all")
@@ -84,9 +85,27 @@ def _console(console: Console | None) -> Console:
 
 def _summary(diagnosis: Diagnosis) -> str:
     severities = [found.finding.severity for found in diagnosis.findings]
-    if not severities:
-        return "nothing was found"
-    return ", ".join(count(severities.count(kind), kind) for kind in _STYLES if kind in severities)
+    parts = [count(severities.count(kind), kind) for kind in _STYLES if kind in severities]
+    if diagnosis.incidents:
+        outcomes = [incident.outcome for incident in diagnosis.incidents]
+        bad = {"open": outcomes.count("open"), "stopped the run": outcomes.count("stopped")}
+        told = [f"{number} {name}" for name, number in bad.items() if number]
+        parts.append(count(len(outcomes), "incident") + (f" ({', '.join(told)})" if told else ""))
+    return ", ".join(parts) or "nothing was found"
+
+
+def _print_incidents(console: Console, diagnosis: Diagnosis, top: int) -> None:
+    if not diagnosis.incidents:
+        return
+    console.print()
+    console.print(Text("incidents", style="bold"))
+    shown = diagnosis.incidents[-top:] if top else diagnosis.incidents
+    if len(shown) < len(diagnosis.incidents):
+        _print(console, f"{len(diagnosis.incidents) - len(shown)} earlier: --top 0 shows all")
+    for incident in shown:
+        whose = f"{incident.recipe}, seed {incident.seed}" if diagnosis.kind == "comparison" else ""
+        _print(console, f"step {incident.step}{f', {whose}' if whose else ''}: {incident_text(incident)}")
+    _print(console, f"one on a page: mixprec doctor {diagnosis.path} --incident {shown[-1].number}")
 
 
 def _print_found(console: Console, number: int, found: Diagnosed) -> None:

@@ -24,9 +24,9 @@ class Options:
     step: int | None = None
     """The step to replay. Default: the one of the recorder's last dump, or the first that was not finite."""
     recipe: str | None = None
-    """Of a comparison: whose run to replay. Default: the first that has such a step."""
+    """Of a comparison: whose run to replay, by default the first that has such a step; whose incident to tell."""
     seed: int | None = None
-    """Of a comparison: the seed to replay. Default: likewise."""
+    """Of a comparison: the seed, likewise."""
     data: str | None = None
     """For a workload that takes it, as for `mixprec compare`."""
     device: str = "cpu"
@@ -34,7 +34,11 @@ class Options:
     max_steps: int = 1000
     """Steps that a replay may run to come to its own, where no checkpoint lies nearer."""
     top: int = 12
-    """How many findings are shown; 0 shows all. JSON holds all."""
+    """How many findings, and incidents, are shown; 0 shows all. JSON holds all."""
+    incident: int | None = None
+    """Print the post-mortem of the guard's incident of this number, a page of Markdown, instead of the diagnosis."""
+    out: Path | None = None
+    """With `--incident`: the file to write it to. Default: standard output."""
     json: Annotated[bool, Parameter(negative=())] = False
     """Print the diagnosis as one JSON object."""
 
@@ -43,14 +47,15 @@ def command(run: Path | None = None, /, *, options: Annotated[Options, Parameter
     """Say what was wrong with a run and what to do; without a run, what mixprec finds on this machine.
 
     Reads what a run left in its folder, also one that was killed: findings in order of weight, each with its evidence,
-    its threshold and a remedy, as TOML where it is one of the recipe's. Exit status: 0 where no fault was found, 1
-    where one was, 2 for a folder that is no run.
+    its threshold and a remedy, as TOML where it is one of the recipe's; then what a guard saw and did. Exit status: 0
+    where no fault was found, 1 where one was, or an incident is open or stopped the run, 2 for a folder that is no run.
 
     For example:
 
     - `mixprec doctor`
     - `mixprec doctor runs/a`
     - `mixprec doctor runs/a --workload my.py --step 120`
+    - `mixprec doctor runs/a --incident 2 --out incident-2.md`
     - `mixprec doctor runs/a --json`
 
     Args:
@@ -61,13 +66,23 @@ def command(run: Path | None = None, /, *, options: Annotated[Options, Parameter
         if options != Options():
             raise ValueError("mixprec doctor got options and no run: give the run folder first, e.g. runs/a")
         return _machine()
-    return _diagnose(run, options)
+    _check(options)
+    return _diagnose(run, options) if options.incident is None else _tell_incident(run, options.incident, options)
+
+
+def _tell_incident(run: Path, number: int, options: Options) -> int:
+    from mixprec.monitor.doctor.post_mortem import post_mortem
+
+    from ._output_file import STDOUT, OutputFile
+
+    with OutputFile(options.out or STDOUT) as output:
+        output.write(post_mortem(run, number, recipe=options.recipe, seed=options.seed).to_markdown())
+    return 0
 
 
 def _diagnose(run: Path, options: Options) -> int:
     from mixprec.monitor.doctor import diagnose
 
-    _check(options)
     diagnosis = diagnose(run)
     if options.json:
         print(diagnosis.to_json(), end="")
@@ -86,12 +101,23 @@ def _check(options: Options) -> None:
         raise ValueError(f"--step must be at least 0, got {options.step}")
     if options.max_steps < 0:
         raise ValueError(f"--max-steps must be at least 0, got {options.max_steps}")
-    if options.workload is None:
+    if options.incident is not None:
+        _check_incident(options)
+    elif options.out is not None:
+        raise ValueError("--out takes the post-mortem of an incident: give --incident K too")
+    elif options.workload is None:
         for name in ("step", "recipe", "seed", "data"):
             if getattr(options, name) is not None:
                 raise ValueError(f"--{name} is about replaying a step: give --workload FILE too")
     elif options.json:
         raise ValueError("--json prints the diagnosis alone: leave --workload out, or --json")
+
+
+def _check_incident(options: Options) -> None:
+    given = [name for name in ("workload", "step", "data") if getattr(options, name) is not None]
+    given += ["json"] if options.json else []
+    if given:
+        raise ValueError(f"--incident prints a page about an incident alone: leave --{given[0]} out, or --incident")
 
 
 def _replay(diagnosis: Diagnosis, options: Options) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.text import Text
 
-from mixprec.records import EvaluationRecord, FindingRecord, Record, StepRecord
+from mixprec.records import EvaluationRecord, FindingRecord, IncidentRecord, Record, StepRecord, incident_text
 from mixprec.report.live import LiveView
 
 #: Seconds from one plain line of progress to the next.
@@ -54,6 +54,8 @@ class TrainView:
                 self._line(f"step {record.step}: evaluation's loss {record.metrics['loss']:.4f} {where}")
             case FindingRecord() if record.severity != "note":
                 self._line(f"step {record.step}: {record.severity}: {record.name}: {record.message}")
+            case IncidentRecord():
+                self._line(f"step {record.step}: {incident_text(record)}")
             case _:
                 pass
 

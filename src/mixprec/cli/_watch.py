@@ -15,7 +15,7 @@ def command(
     seed: int | None = None,
     every: float = 1.0,
 ) -> int:
-    """Show a run folder live: loss, gradient norm, loss scale, skipped steps, the worst tensors, the newest findings.
+    """Show a run folder live: loss, gradient norm, loss scale, skipped steps, the worst tensors, findings, incidents.
 
     Reads the folder only; the run does not notice. Ctrl-C ends the watching, not the run. Into a pipe or a file, one
     picture is printed.

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, Protocol, cast
+from typing import Literal, Protocol, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 
 from ._opinion import Opinion
+
+Told = TypeVar("Told")
 
 #: Backends that move tensors of an accelerator only.
 _ACCELERATED = ("nccl", "xccl", "hccl")
@@ -35,6 +37,14 @@ class Ranks(Protocol):
         """
         ...
 
+    def share(self, told: Sequence[Told]) -> list[Told]:
+        """Give what all ranks have to tell, in their order; called by each of them as often.
+
+        Args:
+            told: by this rank: plain values; mostly nothing, which costs one small message.
+        """
+        ...
+
 
 class Alone:
     """One process: its own opinion holds.
@@ -49,6 +59,10 @@ class Alone:
         if opinion.refusal:
             raise ValueError(opinion.refusal)
         return opinion
+
+    def share(self, told: Sequence[Told]) -> list[Told]:
+        """Give it back; see ``Ranks.share``."""
+        return list(told)
 
 
 class Group:
@@ -86,6 +100,14 @@ class Group:
             )
         agreed = replace(opinion, is_finite=not bad, has_gradients=tuple(map(bool, has_gradients)))
         return self._with_losses(agreed) if len(opinion.losses) > 1 else agreed
+
+    def share(self, told: Sequence[Told]) -> list[Told]:
+        """See ``Ranks.share``."""
+        if not self._maxima([float(len(told))])[0]:
+            return []
+        gathered: list[list[Told]] = [[] for _ in range(dist.get_world_size(self._group))]
+        dist.all_gather_object(gathered, list(told), group=self._group)
+        return [one for rank in gathered for one in rank]
 
     def _with_losses(self, opinion: Opinion) -> Opinion:
         flags = [[name in names for name in opinion.losses] for names in (opinion.in_flight, opinion.at_fault)]

@@ -14,6 +14,14 @@ from ._durable_file import FileFacts, make_folders, read_facts, replace_file, sy
 from ._fields import to_json
 from ._follow import Followed, RecordFollower
 from ._headline import headline
+from ._incident_text import (
+    incident_cause,
+    incident_cost,
+    incident_outcome,
+    incident_text,
+    incidents_text,
+    is_unresolved,
+)
 from ._judge import judge, worst_first, worst_metrics
 from ._lines import LeftOut, Salvaged, read_records, record_line, salvage_records, write_records
 from ._lock import RunLock, Writer, last_writer
@@ -42,7 +50,7 @@ from ._smoothed_loss import SMOOTHED_LOSS, TimeToQuality
 from ._statistics_tables import gaps_table, times_table, verdicts_table
 from ._summarize import summarize
 from ._summary import RecipeSummary, RunStatus, SeedRun, Summary
-from ._table_text import table_csv, table_latex, table_markdown
+from ._table_text import markdown_text, table_csv, table_latex, table_markdown
 from ._tables import EMULATED_NOTE, Table, metrics_table, seeds_table, summary_table
 from ._timing import UNTIMED_STEPS, Timing, percentile
 from ._types import (
@@ -155,10 +163,17 @@ __all__ = [
     "group_by_recipe",
     "grouped",
     "headline",
+    "incident_cause",
+    "incident_cost",
+    "incident_outcome",
+    "incident_text",
+    "incidents_text",
+    "is_unresolved",
     "judge",
     "last_writer",
     "looks",
     "make_folders",
+    "markdown_text",
     "memory_table",
     "metrics_table",
     "outcome_of",

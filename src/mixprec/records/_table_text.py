@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from types import MappingProxyType
 
 from ._tables import Table
@@ -32,6 +32,7 @@ _LATEX: Mapping[str, str] = MappingProxyType(
     }
 )
 _SPECIAL = re.compile("|".join(map(re.escape, _LATEX)))
+_MARKS = re.compile(r"([\\|`*\[\]]|(?<!\w)_|_(?!\w))")
 _LINES = re.compile(r"\s*[\r\n]+\s*")
 
 
@@ -79,8 +80,12 @@ def table_latex(table: Table) -> str:
     )
 
 
-def table_markdown(table: Table) -> str:
+def table_markdown(table: Table, *, texts: Container[str] = ()) -> str:
     r"""A table as Markdown, its notes as a list below.
+
+    Args:
+        table: to write.
+        texts: headers of columns that hold text; they are set left, as the first one is, and the others right.
 
     Example:
         >>> print(table_markdown(Table(headers=("recipe", "loss"), rows=(("a|b", "2.5"),))), end="")
@@ -88,19 +93,24 @@ def table_markdown(table: Table) -> str:
         | --- | ---: |
         | a\|b | 2.5 |
     """
-    rule = ["---", *["---:"] * (len(table.headers) - 1)]
+    rule = ["---", *("---" if header in texts else "---:" for header in table.headers[1:])]
     lines = [_markdown_row(table.headers), f"| {' | '.join(rule)} |", *map(_markdown_row, table.rows)]
-    notes = ["", *(f"- {_markdown(note)}" for note in table.notes)] if table.notes else []
+    notes = ["", *(f"- {markdown_text(note)}" for note in table.notes)] if table.notes else []
     return "\n".join([*lines, *notes, ""])
 
 
 def _markdown_row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(map(_markdown, cells))} |"
+    return f"| {' | '.join(map(markdown_text, cells))} |"
 
 
-def _markdown(text: str) -> str:
-    """Text that is neither a cell's end nor HTML."""
-    escaped = re.sub(r"([\\|`*_\[\]])", r"\\\1", _one_line(text))
+def markdown_text(text: str) -> str:
+    r"""Text for Markdown on one line: neither marks, nor HTML, nor a cell's end; underscores inside of words stay.
+
+    Example:
+        >>> print(markdown_text("<loss> | fc_1 (grad_output) *"))
+        &lt;loss> \| fc_1 (grad_output) \*
+    """
+    escaped = _MARKS.sub(r"\\\1", _one_line(text))
     return escaped.replace("&", "&amp;").replace("<", "&lt;")
 
 

@@ -22,7 +22,7 @@ BAND_POINTS = 200
 FEW_RUNS = 12
 
 #: Kinds of traces, from the bottom of the picture to its top.
-KINDS = ("band", "raw", "seed", "mean", "evaluation", "skipped")
+KINDS = ("band", "raw", "seed", "mean", "evaluation", "skipped", "incident")
 
 #: How the lines of one recipe's losses look, where it has several; more begin anew.
 _DASHES = ("solid", "dash", "dot", "dashdot")
@@ -32,7 +32,7 @@ _Curves = Mapping[int, Series]
 
 
 def loss_chart(summary: Summary, recipes: Mapping[str, RecipeRecords]) -> dict[str, Any]:
-    """Training loss of every recipe and seed, raw and smoothed, with evaluations and skipped steps.
+    """Training loss of every recipe and seed, raw and smoothed, with evaluations, skipped steps and incidents.
 
     Where a run has several losses, as a GAN's two, each has a line of its own.
     """
@@ -91,12 +91,12 @@ def _losses(own: RecipeRecords) -> dict[str, dict[int, dict[int, float]]]:
 
 
 def _lines(index: int, recipe: str, own: RecipeRecords, raw: _Curves, smoothed: _Curves, *, few: bool) -> list[Trace]:
-    """One loss of a recipe: its steps, its seeds, their mean, and where steps were skipped."""
+    """One loss of a recipe: its steps, its seeds, their mean, where steps were skipped, and incidents."""
     lines = [_line(index, recipe, f"raw-{seed}", series, "raw") for seed, series in raw.items()] if few else []
     lines += _seeds(index, recipe, smoothed, few=few)
     mean = average([smoothed[seed] for seed in _averaged(own) if seed in smoothed])
     lines.append(_line(index, recipe, "mean", mean or next(iter(smoothed.values()), {}), "mean"))
-    return [*lines, _skips(index, recipe, own, raw, smoothed)]
+    return [*lines, _skips(index, recipe, own, raw, smoothed), _incidents(index, recipe, own, smoothed)]
 
 
 def _of_loss(trace: Trace, loss: str, place: int) -> Trace:
@@ -194,6 +194,26 @@ def _skips(index: int, recipe: str, own: RecipeRecords, raw: _Curves, smoothed: 
         "mode": "markers",
         "name": f"{recipe}, skipped step",
     }
+
+
+def _incidents(index: int, recipe: str, own: RecipeRecords, smoothed: _Curves) -> Trace:
+    """On the curve that stayed, at the step before which each was seen, or the last before that."""
+    marks = [
+        (step, series[step], record.number)
+        for record in own.incidents.values()
+        if (series := smoothed.get(record.seed)) and (step := _last_until(record.step, series)) is not None
+    ]
+    return _trace(index, recipe, "incident", "incident", {}) | {
+        "mode": "markers",
+        "name": f"{recipe}, incident",
+        "x": [step for step, _, _ in marks],
+        "y": [_rounded(value) for _, value, _ in marks],
+        "text": [str(number) for _, _, number in marks],
+    }
+
+
+def _last_until(step: int, series: Series) -> int | None:
+    return step if step in series else max((at for at in series if at <= step), default=None)
 
 
 def _trace(index: int, recipe: str, part: str, kind: str, series: Series) -> Trace:

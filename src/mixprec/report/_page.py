@@ -32,6 +32,7 @@ from ._curves import gap_chart, has_few_runs, loss_chart
 from ._events import SHOWN_EVENTS, EventLine, event_lines
 from ._folder import RunFolder
 from ._format_map import FormatMap, format_map
+from ._incidents import Incidents, incidents_section
 from ._interval_chart import IntervalChart, every_interval_chart, is_shown
 from ._limits import limits
 from ._memory_chart import memory_chart
@@ -118,6 +119,7 @@ class Page:
     engine_words: str
     events: tuple[EventLine, ...]
     findings: tuple[FindingLine, ...]
+    incidents: Incidents | None
     numbers: Numbers | None
     settings: tuple[tuple[str, str], ...]
     recipes: Mapping[str, str]
@@ -175,6 +177,7 @@ def make_page(folder: RunFolder) -> Page:
         engine_words=_engine_words(summary),
         events=events[:SHOWN_EVENTS],
         findings=tuple(finding_lines(recipes)),
+        incidents=incidents_section(recipes),
         numbers=gather(recipes),
         settings=tuple(_settings(header, summary)),
         recipes=folder.recipes,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from mixprec.records import ComparisonRecord, RecipeRecords, Record, Summary, count
+from mixprec.records import ComparisonRecord, RecipeRecords, Record, Summary, count, incidents_text
 
 from ._figures import magnitude
 
@@ -43,7 +43,9 @@ def single_run(records: Iterable[Record], recipes: Mapping[str, RecipeRecords], 
     )
     severities = Counter(finding.severity for finding in own.findings)
     found = [count(severities[kind], kind) for kind in ("fault", "warning", "note") if severities[kind]]
-    text = "; ".join(told) + (f"; found: {', '.join(found)}." if found else ".")
+    told += [f"found: {', '.join(found)}"] if found else []
+    told += [incidents] if (incidents := incidents_text(own.incidents.values())) else []
+    text = f"{'; '.join(told)}."
     if row.step_seconds:
         text += f" It takes {_time(row.step_seconds)} a step."
     return SingleRun(recipe=recipe, subtitle=f"{recipe}, {count(len(steps), 'step')}", text=text)

@@ -34,7 +34,7 @@ def write_figures(run_folder: str | Path, out: str | Path) -> tuple[Path, ...]:
     """Write each figure of a run folder's report as PNG and CSV, and all its numbers as JSON.
 
     ``formats.csv`` has the format of every product of every layer, ``report.json`` the settings, sentences, gaps with
-    their intervals, times, memory and estimates.
+    their intervals, times, memory, estimates and incidents.
 
     Args:
         run_folder: what `mixprec compare` or ``prepare(..., run=...)`` left.
@@ -75,6 +75,7 @@ def write_figures(run_folder: str | Path, out: str | Path) -> tuple[Path, ...]:
         "sentences": {line.recipe: line.text for line in page.headlines},
         "limits": page.limits,
         "repeat": None if page.repeat is None else page.repeat.command,
+        "incidents": [vars(own.incidents[key]) for own in recipes.values() for key in sorted(own.incidents)],
     }
     numbers = numbers_of(summarize(folder.records), header, folder.estimates, words)
     return write_files(Path(out), charts, tables, numbers)

@@ -8,13 +8,16 @@ from ._session import Session
 from ._shadow import Shadow
 from ._statistics import StatisticsKeeper
 from .checkpoint import CheckpointDamaged, CheckpointNotWritten
+from .guarding import Guarded, RunStopped
 
 __all__ = [
     "CheckpointDamaged",
     "CheckpointNotWritten",
     "Event",
+    "Guarded",
     "Memory",
     "Resumed",
+    "RunStopped",
     "Session",
     "Shadow",
     "StatisticsKeeper",

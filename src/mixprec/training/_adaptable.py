@@ -92,6 +92,7 @@ class Adaptable(Checkable):
             step=self.applied,
         )
         shadow = measure_shadow(shadowed, loss, batch, backward=backward)
+        self._guard.hear_gap(shadow.gap, shadow.baseline)
         if shadow.drowns:
             begun = self._phases.signal("noise", self.applied)
             self._tell([Event(step=self.applied, name="phase", message=message) for message in begun])

@@ -47,16 +47,19 @@ class Applier:
     watches: Mapping[str, UpdateWatch]
     averages: Averages
 
-    def apply(self, verdict: Verdict, chosen: Mapping[str, KeptWeights], step: int) -> list[Event]:
+    def apply(
+        self, verdict: Verdict, chosen: Mapping[str, KeptWeights], step: int, *, clip_to: float | None = None
+    ) -> list[Event]:
         """Clip, update the weights of the optimizers that have gradients, and advance what follows them.
 
         Args:
             verdict: a finite one.
             chosen: optimizers that are to step.
             step: applied steps before it.
+            clip_to: a norm that this step is clipped to, where it is below ``clip_norm``.
         """
         stepping = {name: chosen[name] for name in verdict.steps if name in chosen and verdict.norms[name]}
-        factor = self._factor(verdict.norm)
+        factor = self._factor(verdict.norm, clip_to)
         watches = [self.watches[name] for name in stepping if name in self.watches]
         moving = _moving(verdict, stepping) if watches else []
         for watch in watches:
@@ -89,9 +92,10 @@ class Applier:
             for name in self.statistics.give_back()
         ]
 
-    def _factor(self, norm: float) -> float:
+    def _factor(self, norm: float, clip_to: float | None) -> float:
         """What the gradients are to be multiplied by: the loss scale out, and down to the clip norm."""
-        clip = self.clip_norm / norm if self.clip_norm is not None and norm > self.clip_norm else 1.0
+        most = min((limit for limit in (self.clip_norm, clip_to) if limit is not None), default=norm)
+        clip = most / norm if norm > most else 1.0
         factor = clip / self.gradients.scale
         if _FACTORS[0] <= factor <= _FACTORS[1]:
             return factor

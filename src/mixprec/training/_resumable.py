@@ -19,6 +19,7 @@ from ._resumed import Resumed
 from ._run_folder import RunFolder
 from ._state import is_session_state
 from ._state_keeper import StateKeeper
+from .guarding import Unguarded
 
 _KEPT_EVENTS = 1000
 
@@ -34,6 +35,7 @@ class Resumable(ABC):
         self.applied = self.skipped = 0
         self._events: deque[Event] = deque(maxlen=_KEPT_EVENTS)
         self._kept, self._folder = kept, folder
+        self._guard: Unguarded = Unguarded()
         self._is_open, self._has_told_of_data = True, False
 
     @property
@@ -49,7 +51,7 @@ class Resumable(ABC):
         not give back what it used up and changed, here as little as where the state is loaded.
         """
         self._settle()
-        return self._states.state(self.applied, self.skipped).to_dict()
+        return self._states.state(self.applied, self.skipped, self._guard.state_dict()).to_dict()
 
     def load_state_dict(self, state_dict: Mapping[str, Any], convert: bool = False) -> None:
         """Continue from a ``state_dict()``; nothing else advances, and gradients in flight are dropped.
@@ -77,6 +79,7 @@ class Resumable(ABC):
             self._events.extend(self._folder.go_on(state.applied))
         told = self._states.load(state, convert=convert)
         self.applied, self.skipped = state.applied, state.skipped
+        self._guard.load_state_dict(state.guard, state.applied)
         self._drop_gradients()
         self._tell([Event(step=self.applied, name=name, message=message) for name, message in told])
 

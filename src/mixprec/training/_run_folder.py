@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..monitor import RECIPE, RunRecords, resumed_text
-from ..records import RESUMED, EventRecord, Record, replace_file
+from ..records import RESUMED, EventRecord, IncidentRecord, Record, replace_file
 from ..specs import Recipe
 from ._result import Event
 from ._same_run import check_same_run
@@ -29,6 +29,7 @@ class RunFolder:
         path: the folder.
         recipe: told in every record, by its name.
         seed: as well.
+        incidents: that an earlier process has recorded, the last record of each.
 
     Raises:
         ValueError: it is a file, or holds a comparison, or a run of another recipe or seed, or damaged records; or
@@ -39,6 +40,7 @@ class RunFolder:
     def __init__(self, path: str | Path, recipe: Recipe, seed: int) -> None:
         self.path, self.recipe, self.seed = Path(path), recipe, seed
         self._told = set[tuple[str, str]]()
+        self.incidents: tuple[IncidentRecord, ...] = ()
         self._records = RunRecords(path, self._look_through)
         self._is_earlier, self._held = self._records.recorded > 0, list[Event]()
         if not self._is_earlier:
@@ -125,6 +127,7 @@ class RunFolder:
         """Refuse another run's records; remember what this one's have told."""
         check_same_run(self.path, earlier, self.recipe, self.seed)
         self._told = {(r.name, r.message) for r in earlier if isinstance(r, EventRecord)}
+        self.incidents = tuple({r.number: r for r in earlier if isinstance(r, IncidentRecord)}.values())
 
     def _write_facts(self) -> list[str]:
         """Write recipe and versions; say which versions differ from those that were there."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
 from ..loss_scaling import ScaleEvent, ScaleState, after_step, init
@@ -86,6 +86,12 @@ class LossScales:
         scale.state, events = after_step(scale.spec, scale.before, is_finite)
         scale.is_decided, scale.is_shrunk = True, not is_finite
         return events
+
+    def multiply(self, factor: float) -> None:
+        """Change the scale of every loss that is scaled by a fixed number."""
+        for scale in self._scales.values():
+            if scale.spec.kind == "static":
+                scale.state = replace(scale.state, scale=scale.state.scale * factor)
 
     def state_dict(self) -> dict[str, dict[str, Any]]:
         """Kind, scale and counters of each loss; plain values."""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
-from ..loss_scaling import ScaleState
-from ..monitor import Finding
-from ..nn import Audit, Conversion, is_without_session
+from ..nn import Conversion, is_without_session
 from ..optim import KeptWeights, WeightAverage
 from ..specs import Recipe
-from ._adaptable import Adaptable
 from ._applying import Applier
 from ._averages import Averages
 from ._blame import no_gradient_reason
@@ -20,9 +17,8 @@ from ._checks import check_loss
 from ._dropping import Dropper
 from ._full_values import FullValues
 from ._in_flight import InFlight
-from ._memory import Memory
 from ._memory_count import MemoryCounter
-from ._optimizers import choose, the_only
+from ._optimizers import choose
 from ._phases import PhaseKeeper
 from ._result import Event, StepResult
 from ._scaled_gradients import ScaledGradients, SetAside
@@ -33,13 +29,15 @@ from ._statistics import StatisticsKeeper
 from ._step_report import StepReport
 from ._text import plan_text, session_text
 from ._verdict import Judge, Verdict
+from ._viewable import Viewable
 from ._windows import Windows
+from .guarding import Ruling, RunStopped
 
 #: What would take averages that are swapped in for the weights.
 _TAKES_WEIGHTS = ("step", "save", "full_weight")
 
 
-class Session(Adaptable):
+class Session(Viewable):
     """Made by ``prepare``; ties recipe, model, optimizers, loss scales and monitor together; ``print`` it to see them.
 
     Gradients are true gradients after every ``backward``: the loss scale is taken out at once, so that reading,
@@ -69,7 +67,7 @@ class Session(Adaptable):
         self.recipe, self.clip_norm, self.schedules = recipe, settings.clip_norm, settings.schedules
         self._conversion, self._scales, self._narrowed = conversion, scales, settings.narrowed
         self._statistics = StatisticsKeeper(model)
-        self._watching = settings.watching
+        self._watching, self._listeners, self._ranks = settings.watching, settings.listeners, settings.ranks
         self._report = StepReport(model, recipe, scales, settings.listeners, kept)
         self._in_flight = InFlight(conversion, self._statistics)
         self._gradients, self._windows = ScaledGradients(model, kept), Windows(kept)
@@ -118,31 +116,6 @@ class Session(Adaptable):
 
     def __str__(self) -> str:
         return session_text(self)
-
-    @property
-    def optimizer(self) -> Optimizer:
-        """The only one; with several, ``optimizers`` has them."""
-        return the_only(self.optimizers)
-
-    @property
-    def loss_scale(self) -> float:
-        """What the next loss without a name is multiplied by."""
-        return self._scales.scale(DEFAULT)
-
-    @property
-    def loss_scales(self) -> dict[str, float]:
-        """What the next loss of each name is multiplied by."""
-        return {name: self._scales.scale(name) for name in self._scales.names}
-
-    @property
-    def loss_scale_state(self) -> ScaleState:
-        """Scale and counters of the loss without a name."""
-        return self._scales.state(DEFAULT)
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """What watchers have found: the last 1,000, oldest first; each is an event too."""
-        return tuple(self._watching.findings)
 
     def backward(
         self, loss: Tensor, name: str = DEFAULT, *, optimizer: str | None = None, retain_graph: bool = False
@@ -193,6 +166,7 @@ class Session(Adaptable):
         Raises:
             ValueError: gradients that did not come through ``backward`` although a loss is scaled; a closure; an
                 optimizer of that name does not exist; ranks that do not fit together.
+            RunStopped: a guard has no rung left.
         """
         self._refuse_unusable("step")
         if closure is not None:
@@ -202,6 +176,8 @@ class Session(Adaptable):
             self._backward(loss, name, chosen, keeps_scale=zero_grad)
         try:
             return self._step(chosen, name, zero_grad, has_loss=loss is not None)
+        except RunStopped:
+            raise
         except BaseException as error:
             self._fail("step", chosen, error)
             raise
@@ -217,23 +193,6 @@ class Session(Adaptable):
         self._refuse_unusable("zero_grad")
         self._watching.dropped()
         self._dropper.drop()
-
-    def full_weight(self, name: str) -> Tensor:
-        """The value that the next update of a parameter starts from: the master, or the weight and what it lacks.
-
-        Args:
-            name: of the parameter, as the model's ``named_parameters()`` has it.
-
-        Returns:
-            A fresh tensor: fp32, or the parameter's own dtype where that is wider.
-
-        Raises:
-            ValueError: no parameter has that name.
-            RuntimeError: an average is in the model now.
-        """
-        self._refuse_unusable("full_weight")
-        self._tell(self._values.adopt_writes(self._kept, self.applied))
-        return self._values.named(name)
 
     def average(self, decay: float, *, optimizer: str | None = None, name: str = "average") -> WeightAverage:
         """Follow the full weights by an exponential moving average, which advances on applied steps only.
@@ -251,21 +210,6 @@ class Session(Adaptable):
         """
         self._refuse_restored("average")  # where an earlier run stands, an average is made before it is resumed
         return self._averages.make(name, decay, tuple(choose(self._kept, optimizer)))
-
-    def audit(self) -> Audit:
-        """Format and engine of every GEMM, measured in the first step of the run and of each later phase.
-
-        ``from_step`` tells which step that was; a note, where a phase has begun and was not measured yet.
-        """
-        return self._phases.audit()
-
-    def memory(self) -> Memory:
-        """Bytes by kind, measured: what is there now, and what the step of the ``audit`` held at its fullest."""
-        return self._memory.count()
-
-    def measure_next_step(self) -> None:
-        """Measure ``audit`` and ``memory`` anew in the next training step."""
-        self._phases.measure_next_step(self.applied)
 
     def restore(self) -> None:
         """Give the model its own classes and the optimizers the model's own parameters back; ends the session.
@@ -327,29 +271,58 @@ class Session(Adaptable):
         verdict = self._judge.verdict(gradients, self._gradients.scale)
         if not verdict.steps:
             return self._pass_by(chosen, verdict, name, events)
-        step, states, loss_scales = self.applied, self._report.states(), self.loss_scales
-        self._watching.begin_step(step, verdict, gradients, self._gradients.scale, loss_scales)
-        if verdict.is_finite:
-            reason = ""
-            self._watching.before_update()
-            events += self._applier.apply(verdict, chosen, step)
-            self.applied += 1
-            self._report.tell(step, verdict, loss_scales)
-            events += self._watching.after_update(step, verdict)
-            told = self._report.decide(verdict)
+        step = self.applied
+        self._watching.begin_step(step, verdict, gradients, self._gradients.scale, self.loss_scales)
+        ruling = self._guard.before_update(verdict, step) if verdict.is_finite else Ruling()
+        if not verdict.is_finite:
+            reason, found = self._skip(verdict, step)
+            ruling = self._guard.after_skip(verdict, step, self._watching.located[1])
+        elif ruling.holds:
+            reason, found = self._hold(verdict, step, ruling)
         else:
-            told = self._report.decide(verdict)
-            self.skipped += 1
-            self._report.tell(step, verdict, loss_scales)
-            # Buffers, random bits and gradients are still as the passes left them: a replay starts from there.
-            found = self._watching.skipped()
-            events += [self._report.skipped(verdict, states, step, self._watching.located), *found]
-            reason = events[-1 - len(found)].message
-            events += self._applier.skip(step)
-        events += [Event(step=step, name=event.name, message=event.message) for event in told]
-        self._end(chosen, verdict.is_finite, zero_grad)
+            reason, found = "", self._update(verdict, chosen, step, ruling)
+        events += found
+        is_applied = self.applied > step
+        self._end(chosen, is_applied, zero_grad)
         self._report.tell_events(events)
+        if is_applied:
+            self._tell(clipped := self._guard.applied(ruling, self.applied))
+            events += clipped
+        elif ruling.holds:
+            reason = ruling.reason
+            self._guard.act(ruling, step)
         return self._result(verdict, reason, name, events)
+
+    def _update(self, verdict: Verdict, chosen: Mapping[str, KeptWeights], step: int, ruling: Ruling) -> list[Event]:
+        loss_scales = self.loss_scales
+        self._watching.before_update()
+        events = self._applier.apply(verdict, chosen, step, clip_to=ruling.clip_to)
+        self.applied += 1
+        self._report.tell(step, verdict, loss_scales)
+        events += self._watching.after_update(step, verdict)
+        return events + self._decided(verdict, step)
+
+    def _skip(self, verdict: Verdict, step: int) -> tuple[str, list[Event]]:
+        """A gradient is not finite."""
+        states, loss_scales = self._report.states(), self.loss_scales
+        told = self._decided(verdict, step)
+        self.skipped += 1
+        self._report.tell(step, verdict, loss_scales)
+        # Buffers, random bits and gradients are still as the passes left them: a replay starts from there.
+        found = self._watching.skipped()
+        skipped = self._report.skipped(verdict, states, step, self._watching.located)
+        return skipped.message, [skipped, *found, *self._applier.skip(step), *told]
+
+    def _hold(self, verdict: Verdict, step: int, ruling: Ruling) -> tuple[str, list[Event]]:
+        """The guard leaves out a step that could be made: the loss scale is not at fault."""
+        self.skipped += 1
+        self._report.tell(step, replace(verdict, is_finite=False), self.loss_scales)
+        self._watching.dropped()
+        left_out = Event(step=step, name="left out", message=ruling.reason)
+        return ruling.reason, [left_out, *self._applier.skip(step)]
+
+    def _decided(self, verdict: Verdict, step: int) -> list[Event]:
+        return [Event(step=step, name=told.name, message=told.message) for told in self._report.decide(verdict)]
 
     def _pass_by(
         self, chosen: Mapping[str, KeptWeights], verdict: Verdict, name: str, events: list[Event]

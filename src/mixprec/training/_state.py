@@ -14,7 +14,7 @@ from ..tensors.trees import PackedState, pack_state, unpack_state
 #: Version 1 had no number, one loss scale, masters only, and told its recipe's name alone.
 SCHEMA = 2
 _KEYS = ("recipe", "losses", "random", "applied", "skipped", "kept")
-_LATER = ("schema", "optimizers", "histories", "monitor", "averages", "schedules", "phases")
+_LATER = ("schema", "optimizers", "histories", "monitor", "averages", "schedules", "phases", "guard")
 _KEYS_1 = ("recipe", "loss_scale", "random", "applied", "skipped", "masters")
 
 
@@ -50,6 +50,7 @@ class SessionState:
         monitor: open windows of the watches over updates, and what those who watch remember.
         averages: states of averaged weights, by name.
         schedules: states of learning-rate schedules, by the optimizer's name.
+        guard: what one has seen and done.
         phases: which of them a signal has begun, and which sites are wider than the recipe says.
     """
 
@@ -66,6 +67,7 @@ class SessionState:
     averages: Mapping[str, Any] = field(default_factory=_empty)
     schedules: Mapping[str, Any] = field(default_factory=_empty)
     phases: Mapping[str, Any] = field(default_factory=_empty)
+    guard: Mapping[str, Any] = field(default_factory=_empty)
 
     def to_dict(self) -> dict[str, Any]:
         """As a ``state_dict``."""
@@ -83,6 +85,7 @@ class SessionState:
             "averages": dict(self.averages),
             "schedules": {name: _packed(schedule) for name, schedule in self.schedules.items()},
             "phases": dict(self.phases),
+            "guard": dict(self.guard),
         }
 
     @classmethod

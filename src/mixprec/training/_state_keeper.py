@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from torch import nn
@@ -19,6 +20,8 @@ from ._phases import PhaseKeeper
 from ._scales import LossScales
 from ._state import SessionState
 from ._watching import Unwatched
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +52,8 @@ class StateKeeper:
     schedules: Mapping[str, Any]
     averages: Mapping[str, WeightAverage]
 
-    def state(self, applied: int, skipped: int) -> SessionState:
-        """What continues the session; tensors are references."""
+    def state(self, applied: int, skipped: int, guard: Mapping[str, Any] = _NOTHING) -> SessionState:
+        """What continues the session, with what a guard has to remember; tensors are references."""
         extras = {p: extras for kept in self.kept.values() for p, extras in kept.extras().items()}
         return SessionState(
             name=self.recipe.name,
@@ -69,6 +72,7 @@ class StateKeeper:
             averages={name: average.state_dict() for name, average in self.averages.items()},
             schedules={name: schedule.state_dict() for name, schedule in self.schedules.items()},
             phases=self.phases.state(),
+            guard=guard,
         )
 
     def read(self, state_dict: Mapping[str, Any], *, convert: bool) -> SessionState:
@@ -98,7 +102,7 @@ class StateKeeper:
         self.phases.load(state.phases, state.applied)
         self.conversion.load_random_state(state.random)
         self._load_histories(state, convert=convert)
-        self.scales.load_state_dict(self._fitting_losses(state))
+        self.scales.load_state_dict(self._fitting_losses(state, convert=convert))
         for name, kept in self.kept.items():
             position = state.optimizers.get(name, {"seed": kept.seed, "applied": state.applied})
             kept.seed, kept.applied = position["seed"], position["applied"]
@@ -150,12 +154,15 @@ class StateKeeper:
             }
         self.conversion.load_histories(histories)
 
-    def _fitting_losses(self, state: SessionState) -> dict[str, Mapping[str, Any]]:
-        """The saved loss scales as far as they mean something here: of dynamic ones, within their bounds."""
+    def _fitting_losses(self, state: SessionState, *, convert: bool) -> dict[str, Mapping[str, Any]]:
+        """The saved loss scales as far as they mean something here: of dynamic ones, within their bounds.
+
+        A static one may have been changed by a guard.
+        """
         fitting: dict[str, Mapping[str, Any]] = {}
         for name, saved in state.losses.items():
             spec = self.scales.spec(name)
-            if saved["kind"] == spec.kind and (spec.kind != "static" or saved["scale"] == spec.initial):
+            if saved["kind"] == spec.kind and (not convert or spec.kind != "static" or saved["scale"] == spec.initial):
                 fitting[name] = {**saved, "scale": min(max(saved["scale"], spec.minimum), spec.maximum)}
         return fitting
 

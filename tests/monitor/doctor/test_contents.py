@@ -35,7 +35,7 @@ def append(path: Path, data: bytes) -> None:
         (b"[1, 2]\n", "line 41 is no record but"),
         (
             b'{"schema": 99, "type": "step"}\n',
-            "line 41 has schema version 99, this mixprec reads up to 4: install a newer",
+            "line 41 has schema version 99, this mixprec reads up to 5: install a newer",
         ),
         (b'{"schema": 3, "type": "new kind"}\n', "line 41 has type 'new kind'"),
         (b'{"schema": 3, "type": "step", "step": "x"}\n', "line 41 is a damaged step record"),

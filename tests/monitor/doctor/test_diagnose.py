@@ -11,6 +11,7 @@ import pytest
 from mixprec.monitor.doctor import diagnose
 from mixprec.records import ComparisonRecord, FindingRecord, RunEndRecord
 from mixprec.specs import LossScale, recipe
+from tests.monitor.doctor.incidents import escalated, incident, stopped
 from tests.monitor.doctor.records import calm, coverage, event, folder, skipped, statistics, step, update
 
 
@@ -224,7 +225,24 @@ def test_the_json_has_everything_and_no_bare_nan(tmp_path):
         raise AssertionError(f"{constant} is no JSON")
 
     told = json.loads(diagnosis.to_json(), parse_constant=refuse)
-    assert (told["schema"], told["type"], told["faults"]) == (1, "diagnosis", 1)
+    assert (told["schema"], told["type"], told["faults"]) == (2, "diagnosis", 1)
     (finding,) = told["findings"]
     assert finding["evidence"] == {"loss": "nan"}
     assert {"name", "severity", "site", "message", "threshold", "remedy", "rule", "step", "seeds"} <= finding.keys()
+
+
+def test_incidents_are_listed_and_those_that_were_not_overcome_are_faults(tmp_path):
+    overcome = diagnose(folder(tmp_path / "a", escalated()))
+    assert [(told.number, told.outcome) for told in overcome.incidents] == [(1, "again"), (2, "recovered")]
+    assert overcome.faults == 0
+    assert diagnose(folder(tmp_path / "b", stopped())).faults == 1
+    assert diagnose(folder(tmp_path / "c", [*calm(5), incident(1, evidence={"loss": math.nan})])).faults == 1
+    told = json.loads(diagnose(tmp_path / "c").to_json())
+    assert told["incidents"][0]["batches"] == [39, 40]
+    assert told["incidents"][0]["evidence"] == {"loss": "nan"}
+    assert told["faults"] == 1
+
+
+def test_a_resumed_run_keeps_its_incidents(tmp_path):
+    diagnosis = diagnose(folder(tmp_path, [*escalated(), event(3, "resumed")]))
+    assert [told.number for told in diagnosis.incidents] == [1, 2]

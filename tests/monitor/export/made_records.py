@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mixprec.records import EventRecord, FindingRecord, StatisticsRecord, StepRecord, UpdateRecord
+from mixprec.records import EventRecord, FindingRecord, IncidentRecord, StatisticsRecord, StepRecord, UpdateRecord
 
 RUN: dict[str, Any] = {"recipe": "fp16", "seed": 3}
 
@@ -35,3 +35,11 @@ def finding(name: str = "loss spike", **changed: Any) -> FindingRecord:
 
 def event(name: str = "skipped", **changed: Any) -> EventRecord:
     return EventRecord(name=name, **{**RUN, "step": 4, "site": "", "message": "skipped: inf", **changed})
+
+
+def incident(number: int = 1, **changed: Any) -> IncidentRecord:
+    facts = {
+        **{"step": 41, "trigger": "loss spike", "site": "blocks.0.fc (weight)", "evidence": {"loss": 9.1}},
+        **{"rung": "rewind", "action": "back to step 36", "back_to": 36, "batches": (39, 40)},
+    }
+    return IncidentRecord(number=number, **{**RUN, **facts, **changed})

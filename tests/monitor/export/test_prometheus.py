@@ -11,7 +11,7 @@ import pytest
 
 from mixprec.monitor.export import Exporter, PrometheusExporter
 from mixprec.records import EvaluationRecord
-from tests.monitor.export.made_records import event, finding, statistics, step, update
+from tests.monitor.export.made_records import event, finding, incident, statistics, step, update
 
 pytest.importorskip("prometheus_client", reason='prometheus-client is not installed: pip install "mixprec[prometheus]"')
 
@@ -122,3 +122,27 @@ def test_each_of_several_losses_is_scraped():
         found = scraped(exporter)
     assert found['mixprec_named_loss{loss="d",recipe="fp16",seed="3"}'] == 0.5
     assert found['mixprec_named_loss{loss="g",recipe="fp16",seed="3"}'] == 3.0
+
+
+def test_each_incident_counts_once_however_often_it_is_written():
+    with PrometheusExporter() as exporter:
+        exporter.take(incident(1, lost_steps=5, lost_seconds=0.5))
+        exporter.take(incident(2, rung="stop"))
+        exporter.take(incident(1, lost_steps=5, lost_seconds=0.5))
+        opened = scraped(exporter)
+        exporter.take(incident(1, lost_steps=7, lost_seconds=0.75, outcome="recovered", resolved=60))
+        exporter.take(incident(1, lost_steps=7, lost_seconds=0.75, outcome="recovered", resolved=60))
+        exporter.take(incident(2, rung="stop", outcome="stopped"))
+        exporter.take(incident(1, seed=4, rung="skip", lost_steps=1, outcome="recovered", resolved=60))
+        found = scraped(exporter)
+    run = 'recipe="fp16"'
+    assert opened[f'mixprec_incidents_open{{{run},seed="3"}}'] == 2
+    assert found[f'mixprec_incidents_open{{{run},seed="3"}}'] == 0
+    assert found[f'mixprec_incidents_total{{{run},rung="rewind",seed="3",trigger="loss spike"}}'] == 1
+    assert found[f'mixprec_incidents_total{{{run},rung="stop",seed="3",trigger="loss spike"}}'] == 1
+    assert found[f'mixprec_incidents_total{{{run},rung="skip",seed="4",trigger="loss spike"}}'] == 1
+    assert found[f'mixprec_incidents_settled_total{{outcome="recovered",{run},rung="rewind",seed="3"}}'] == 1
+    assert found[f'mixprec_incidents_settled_total{{outcome="stopped",{run},rung="stop",seed="3"}}'] == 1
+    assert found[f'mixprec_incident_lost_steps_total{{{run},seed="3"}}'] == 7
+    assert found[f'mixprec_incident_lost_seconds_total{{{run},seed="3"}}'] == 0.75
+    assert found[f'mixprec_incident_lost_steps_total{{{run},seed="4"}}'] == 1

@@ -6,7 +6,7 @@ import pytest
 
 from mixprec.monitor.export import TensorBoardExporter
 from mixprec.records import ComparisonRecord, RunEndRecord
-from tests.monitor.export.made_records import event, finding, statistics, step, update
+from tests.monitor.export.made_records import event, finding, incident, statistics, step, update
 
 pytest.importorskip("tensorboard", reason='TensorBoard is not installed: pip install "mixprec[tensorboard]"')
 
@@ -28,6 +28,9 @@ def shown(tmp_path):
         finding(),
         finding(),
         event(),
+        incident(lost_steps=5),
+        incident(lost_steps=7, outcome="recovered", resolved=60),
+        incident(2, step=70),
         RunEndRecord(recipe="fp16", seed=3, status="done"),
     ]:
         exporter.take(record)
@@ -82,3 +85,13 @@ def test_each_recipe_and_seed_is_a_run_of_its_own(tmp_path):
     exporter.close()
     folders = {str(file.parent.relative_to(tmp_path)) for file in tmp_path.rglob("events.*")}
     assert folders == {"bf16/seed0", "bf16/seed1", "odd_name/seed0"}
+
+
+def test_incidents_are_counted_and_told_when_they_are_seen_and_when_they_are_settled(shown):
+    assert points(shown, "incidents/rewind") == [(41, 1.0), (70, 2.0)]
+    assert points(shown, "incident_lost_steps") == [(41, 5.0), (60, 7.0), (70, 7.0)]
+    assert points(shown, "incidents_open") == [(41, 1.0), (60, 0.0), (70, 1.0)]
+    (tag,) = [tag for tag in shown.Tags()["tensors"] if tag.startswith("incidents/")]
+    texts = [(one.step, one.tensor_proto.string_val[0]) for one in shown.Tensors(tag)]
+    assert [at for at, _ in texts] == [41, 60, 70]
+    assert b"recovered at step 60; 7 steps lost" in texts[1][1]

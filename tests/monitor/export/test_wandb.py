@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mixprec.monitor.export import WandbExporter
-from tests.monitor.export.made_records import event, finding, statistics, step
+from tests.monitor.export.made_records import event, finding, incident, statistics, step
 
 
 class Run:
@@ -73,3 +73,24 @@ def test_a_second_training_run_is_refused():
 def test_what_is_no_run_is_refused():
     with pytest.raises(TypeError, match=r"has no log\(\): expected the object that wandb.init\(\) returns"):
         WandbExporter(None)
+
+
+def test_incidents_are_logged_and_alerted_until_they_are_overcome():
+    run = Run()
+    exporter = WandbExporter(run, alerts=True)
+    for record in (
+        step(40),
+        incident(),
+        step(36),
+        incident(outcome="recovered", resolved=60),
+        incident(2, outcome="stopped"),
+    ):
+        exporter.take(record)
+    exporter.close()
+    assert [logged["mixprec/step"] for logged in run.logged] == [40, 41, 36, 60, 41]
+    assert run.logged[1]["mixprec/incidents/rewind"] == 1
+    assert (run.logged[1]["mixprec/incidents_open"], run.logged[3]["mixprec/incidents_open"]) == (1, 0)
+    assert [(title, level) for title, _, level in run.alerts] == [
+        ("incident 1: loss spike", "WARN"),
+        ("incident 2: loss spike", "ERROR"),
+    ]

@@ -6,6 +6,7 @@ from mixprec.records import EventRecord, FindingRecord, RunEndRecord
 from mixprec.report.live._curve import Curve, draw
 from mixprec.report.live._run_state import RunsState
 from mixprec.report.live._worst_sites import worst_sites
+from tests.report.guarded_run import BACK_TO, SEEN, STEPS, guarded, incident
 from tests.report.monitored_run import _step as step
 from tests.report.monitored_run import monitored, tensor
 from tests.report.run_folder import comparison
@@ -110,3 +111,42 @@ def test_each_of_several_losses_is_kept_until_a_resumption():
     assert run.losses == {"d": 0.25, "g": 3.0}
     state.take(EventRecord(recipe=run.recipe, seed=run.seed, step=1, name="resumed", site="", message="resumed"))
     assert run.losses == {}
+
+
+def test_an_incident_is_kept_over_going_back_and_replaced_by_its_later_record():
+    state = RunsState()
+    for record in guarded():
+        state.take(record)
+    run = state.newest
+    assert run is not None
+    assert {number: (one.outcome, one.resolved) for number, one in run.incidents.items()} == {1: ("recovered", 120)}
+    assert run.applied == STEPS
+    assert [at for at, _ in run.loss.values] == list(range(STEPS)), "the axis goes on from where the run went back to"
+    assert max(value for _, value in run.loss.values) < 9, "what was replaced is gone"
+
+
+def test_steps_that_begin_again_without_a_word_replace_the_earlier_ones():
+    state = RunsState()
+    for number in (*range(SEEN), *range(BACK_TO, SEEN)):
+        state.take(step(number, 2.0, applied=True))
+    run = state.newest
+    assert run is not None
+    assert run.applied == SEEN
+    assert [at for at, _ in run.loss.values] == list(range(SEEN))
+
+
+def test_a_skipped_step_shares_its_number_with_the_next_and_replaces_nothing():
+    state = RunsState()
+    for number, applied in ((4, True), (5, False), (5, False), (5, True)):
+        state.take(step(number, 2.0, applied=applied))
+    run = state.newest
+    assert run is not None
+    assert (run.applied, run.skipped) == (2, 2)
+
+
+def test_the_newest_incidents_are_kept():
+    state = RunsState()
+    for number in range(1, 200):
+        state.take(incident(number))
+    assert state.newest is not None
+    assert sorted(state.newest.incidents) == list(range(150, 200))

@@ -12,6 +12,7 @@ from rich.console import Console
 from mixprec.monitor.export import Exporter
 from mixprec.records import RunEndRecord, record_line, write_records
 from mixprec.report.live import LiveView, watch
+from tests.report.guarded_run import guarded, incident, resumed, write_guarded_run
 from tests.report.monitored_run import _step as step
 from tests.report.monitored_run import monitored, write_monitored_run
 from tests.report.run_folder import comparison, write_run_folder
@@ -207,3 +208,43 @@ def test_a_folder_that_is_written_anew_is_read_anew(tmp_path: Path):
     followed = follower.read()
     assert followed.is_anew
     assert [type(record) for record in followed.records] == [RunEndRecord]
+
+
+def test_incidents_are_shown_with_what_was_done_and_what_came_of_it(tmp_path: Path):
+    folder = write_guarded_run(tmp_path / "run")
+    text = shown(folder, width=200)
+    assert re.search(
+        r"100  1: loss spike at blocks.0.attn.qkv \(input\)  rewind  recovered at step 120  back to step 90, "
+        r"batches 97 to 99 left out; 10 steps and 2.50 s lost",
+        text,
+    )
+    assert "fp16, seed 0  step 150" in text
+    write_records(folder / "records.jsonl", [incident(2, step=150, site="", rung="stop", outcome="stopped")])
+    text = shown(folder, width=200)
+    assert text.index("2: loss spike  stop  stopped the run") < text.index("1: loss spike"), "the newest first"
+    for width, height in ((60, 30), (80, 24)):
+        assert max(map(len, shown(folder, width=width, height=height).splitlines())) <= width
+
+
+def test_an_open_incident_is_counted_and_its_settled_record_takes_its_place(tmp_path: Path):
+    folder = tmp_path / "run"
+    records = list(guarded())
+    _write(folder, "".join(map(record_line, records[:103])))
+    text = shown(folder)
+    assert re.search(r"incidents *\n.* 1, 1 open", text)
+    assert re.search(r"rewind +open", text)
+    write_records(folder / "records.jsonl", records[103:])
+    text = shown(folder)
+    assert "1, 1 open" not in text
+    assert "rewind  recovered at step 120" in text
+
+
+def test_a_log_file_gets_a_line_for_each_record_of_an_incident():
+    out = io.StringIO()
+    with LiveView("gpt", console=Console(file=out, width=100)) as view:
+        for record in (step(99, 9.1, applied=True), incident(), resumed(), incident(outcome="recovered", resolved=120)):
+            view.take(record)
+    lines = out.getvalue().splitlines()
+    assert lines[0].startswith("step 100: incident 1: loss spike at blocks.0.attn.qkv (input); rewind: back to step 90")
+    assert lines[0].endswith("left out; open; 10 steps and 2.50 s lost")
+    assert lines[1].endswith("recovered at step 120; 10 steps and 2.50 s lost")

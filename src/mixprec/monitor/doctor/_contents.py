@@ -18,6 +18,7 @@ from ...records import (
     CoverageRecord,
     EventRecord,
     FindingRecord,
+    IncidentRecord,
     LeftOut,
     Record,
     RecorderDump,
@@ -47,7 +48,7 @@ class OneRun:
     """One recipe under one seed: everything that still holds of it, in the order in which it was written.
 
     Where a run was resumed, what was recorded from that step on is forgotten: what follows replaces it. Unlike a
-    summary this keeps skipped steps, which share their number with the applied one.
+    summary this keeps skipped steps, which share their number with the applied one. Incidents stay, by their number.
     """
 
     recipe: str
@@ -57,6 +58,7 @@ class OneRun:
     statistics: list[StatisticsRecord] = field(default_factory=list[StatisticsRecord])
     updates: list[UpdateRecord] = field(default_factory=list[UpdateRecord])
     findings: list[FindingRecord] = field(default_factory=list[FindingRecord])
+    incidents: dict[int, IncidentRecord] = field(default_factory=dict[int, IncidentRecord])
     coverage: CoverageRecord | None = None
     end: RunEndRecord | None = None
 
@@ -75,6 +77,8 @@ class OneRun:
                 self.updates.append(record)
             case FindingRecord():
                 self.findings.append(record)
+            case IncidentRecord():
+                self.incidents[record.number] = record
             case CoverageRecord():
                 self.coverage = record
             case RunEndRecord():
@@ -103,6 +107,7 @@ class RunContents:
         path: of the folder.
         kind: whether it holds one training or a comparison of several.
         header: of a comparison.
+        records: every line as it was written, those that others have replaced too.
         runs: each recipe under each seed.
         recipes: by name, as far as their files can be read.
         versions: of packages, the machine and so on; empty where unknown.
@@ -117,6 +122,7 @@ class RunContents:
     path: Path
     kind: Kind
     header: ComparisonRecord | None
+    records: tuple[Record, ...]
     runs: tuple[OneRun, ...]
     recipes: Mapping[str, Recipe]
     versions: Mapping[str, Any]
@@ -148,6 +154,7 @@ def read_run(path: str | Path) -> RunContents:
         path=folder,
         kind="training" if header is None else "comparison",
         header=header,
+        records=records,
         runs=_grouped(records, dumps.values()),
         recipes=recipes,
         versions=_versions(folder, header, unread),

@@ -77,6 +77,7 @@ def diagnose(run: str | Path, *, thresholds: Thresholds | None = None) -> Diagno
         findings=in_order(_merged(found)),
         dumps=tuple(_summary(path, dump) for path, dump in contents.dumps.items()),
         left_out=contents.left_out,
+        incidents=tuple(one.incidents[number] for one in contents.runs for number in sorted(one.incidents)),
     )
 
 

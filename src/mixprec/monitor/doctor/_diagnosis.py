@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...records import IncidentRecord, is_unresolved, to_json
 from .._finding import Finding
 
 #: Version of the JSON object of a diagnosis.
-DIAGNOSIS_SCHEMA_VERSION = 1
+DIAGNOSIS_SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +67,7 @@ class Diagnosis:
         findings: in order of weight: faults, then warnings, then notes.
         dumps: of the flight recorder, oldest first.
         left_out: what could not be read.
+        incidents: what a guard saw and did, run by run, oldest first.
     """
 
     path: Path
@@ -74,11 +76,13 @@ class Diagnosis:
     findings: tuple[Diagnosed, ...]
     dumps: tuple[DumpSummary, ...]
     left_out: tuple[str, ...]
+    incidents: tuple[IncidentRecord, ...] = ()
 
     @property
     def faults(self) -> int:
-        """How many findings are faults."""
-        return sum(found.finding.severity == "fault" for found in self.findings)
+        """How many findings are faults, with the incidents that are open or stopped their run."""
+        found = sum(found.finding.severity == "fault" for found in self.findings)
+        return found + sum(map(is_unresolved, self.incidents))
 
     def to_json(self) -> str:
         """As one JSON object; numbers that are not finite are ``"nan"``, ``"inf"`` and ``"-inf"``.
@@ -96,6 +100,7 @@ class Diagnosis:
             "about": list(self.about),
             "faults": self.faults,
             "findings": [_finding(found) for found in self.findings],
+            "incidents": [to_json(vars(incident)) for incident in self.incidents],
             "dumps": [{**vars(dump), "path": str(dump.path)} for dump in self.dumps],
             "left_out": list(self.left_out),
         }

@@ -66,7 +66,12 @@ def compute_rule(site: str) -> str:
         precision = "compute"
         <BLANKLINE>
     """
-    return _text(rules_at(site, None))
+    return rule_at(site, None)
+
+
+def rule_at(site: str, precision: LayerPrecision | None) -> str:
+    """What gives a site a precision, or leaves it in the compute dtype; empty for a site that no rule can name."""
+    return _text(rules_at(site, precision))
 
 
 def cast_rule(site: str, role: str, better: Cast, recipe: Recipe | None, now: Cast) -> str:
@@ -89,7 +94,7 @@ def cast_rule(site: str, role: str, better: Cast, recipe: Recipe | None, now: Ca
         changed = replace(precision, **dict.fromkeys(operands_of(role), better))
     except ValueError:
         return ""
-    text = _text(rules_at(site, changed))
+    text = rule_at(site, changed)
     return text if goes_with(recipe, text) else ""
 
 

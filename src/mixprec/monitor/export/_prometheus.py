@@ -8,12 +8,14 @@ from ...records import (
     EvaluationRecord,
     EventRecord,
     FindingRecord,
+    IncidentRecord,
     Record,
     StatisticsRecord,
     StepRecord,
     UpdateRecord,
 )
 from ._extra import load_extra
+from ._incident_tally import IncidentTally
 from ._prometheus_metrics import DURATIONS, METRICS, Metric
 
 #: Figures of a tensor and their metric.
@@ -61,6 +63,7 @@ class PrometheusExporter:
             raise ValueError(f"PrometheusExporter: max_series is {max_series}: expected 1 or more")
         client = load_extra("prometheus_client", extra="prometheus", what="PrometheusExporter")
         self._max_series, self._known = max_series, dict[str, set[tuple[str, ...]]]()
+        self._incidents = IncidentTally()
         registry = client.CollectorRegistry()
         self._metrics = {metric.name: _made(client, registry, metric) for metric in METRICS}
         try:
@@ -95,6 +98,8 @@ class PrometheusExporter:
                 self._add("mixprec_findings_total", 1, record, record.name, record.severity)
             case EventRecord():
                 self._add("mixprec_events_total", 1, record, record.name)
+            case IncidentRecord():
+                self._incident(record)
             case _:
                 pass
 
@@ -130,11 +135,21 @@ class PrometheusExporter:
         if (duration := self._series("mixprec_step_duration_seconds", record)) is not None:
             duration.observe(record.seconds)
 
+    def _incident(self, record: IncidentRecord) -> None:
+        told = self._incidents.take(record)
+        if told.is_new:
+            self._add("mixprec_incidents_total", 1, record, record.rung, record.trigger)
+        if told.is_settled:
+            self._add("mixprec_incidents_settled_total", 1, record, record.rung, record.outcome)
+        self._set("mixprec_incidents_open", told.open, record)
+        self._add("mixprec_incident_lost_steps_total", told.lost_steps, record)
+        self._add("mixprec_incident_lost_seconds_total", told.lost_seconds, record)
+
     def _set(self, metric: str, value: float, record: _OfRun, *labels: str) -> None:
         if (series := self._series(metric, record, *labels)) is not None:
             series.set(value)
 
-    def _add(self, metric: str, count: int, record: _OfRun, *labels: str) -> None:
+    def _add(self, metric: str, count: float, record: _OfRun, *labels: str) -> None:
         if (series := self._series(metric, record, *labels)) is not None:
             series.inc(count)
 
@@ -149,7 +164,7 @@ class PrometheusExporter:
         return self._metrics[metric].labels(*key)
 
 
-_OfRun = StepRecord | EvaluationRecord | StatisticsRecord | UpdateRecord | FindingRecord | EventRecord
+_OfRun = StepRecord | EvaluationRecord | StatisticsRecord | UpdateRecord | FindingRecord | EventRecord | IncidentRecord
 
 
 def _made(client: Any, registry: Any, metric: Metric) -> Any:

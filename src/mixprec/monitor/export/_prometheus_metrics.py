@@ -108,6 +108,31 @@ METRICS = (
     ),
     Metric(name="mixprec_events_total", kind="counter", labels=(*RUN, "name"), help="Events of the run."),
     Metric(
+        name="mixprec_incidents_total",
+        kind="counter",
+        labels=(*RUN, "rung", "trigger"),
+        help="Incidents of a guard, by what it did and saw; each counts once, when it is seen.",
+    ),
+    Metric(
+        name="mixprec_incidents_settled_total",
+        kind="counter",
+        labels=(*RUN, "rung", "outcome"),
+        help="Incidents whose outcome is known, by it.",
+    ),
+    Metric(name="mixprec_incidents_open", kind="gauge", labels=RUN, help="Incidents whose outcome is not known yet."),
+    Metric(
+        name="mixprec_incident_lost_steps_total",
+        kind="counter",
+        labels=RUN,
+        help="Steps that incidents have cost: given up by going back, or skipped.",
+    ),
+    Metric(
+        name="mixprec_incident_lost_seconds_total",
+        kind="counter",
+        labels=RUN,
+        help="Seconds that incidents have cost: the way back and the steps given up.",
+    ),
+    Metric(
         name="mixprec_series_left_out_total",
         kind="counter",
         labels=(),

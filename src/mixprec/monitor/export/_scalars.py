@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ...records import EvaluationRecord, EventRecord, FindingRecord, Record, StatisticsRecord, StepRecord, UpdateRecord
+from ...records import (
+    ComparisonRecord,
+    EvaluationRecord,
+    EventRecord,
+    FindingRecord,
+    IncidentRecord,
+    Record,
+    RunEndRecord,
+    StatisticsRecord,
+    StepRecord,
+    UpdateRecord,
+)
+from ._incident_tally import IncidentTally
 
 #: Figures of a tensor under a cast that are worth a curve.
 TENSOR_FIGURES = ("flushed", "subnormal", "saturated", "sqnr_db", "relative_error", "bias", "amax")
@@ -25,6 +37,7 @@ class Scalars:
 
     def __init__(self) -> None:
         self._counted: Counter[str] = Counter()
+        self._incidents, self._lost_seconds = IncidentTally(), 0.0
 
     def of(self, record: Record) -> dict[str, float]:
         """Name and value of each number in a record; none for records that hold no curve's point."""
@@ -48,6 +61,8 @@ class Scalars:
                 return self._count(f"findings/{record.severity}")
             case EventRecord():
                 return self._count(f"events/{record.name}")
+            case IncidentRecord():
+                return self._incident(record)
             case _:
                 return {}
 
@@ -61,9 +76,31 @@ class Scalars:
             **{f"losses/{name}": value for name, value in record.losses.items()},
         }
 
+    def _incident(self, record: IncidentRecord) -> dict[str, float]:
+        told = self._incidents.take(record)
+        self._counted["incident_lost_steps"] += told.lost_steps
+        self._lost_seconds += told.lost_seconds
+        return {
+            **(self._count(f"incidents/{record.rung}") if told.is_new else {}),
+            "incidents_open": float(told.open),
+            "incident_lost_steps": float(self._counted["incident_lost_steps"]),
+            "incident_lost_seconds": self._lost_seconds,
+        }
+
     def _count(self, name: str) -> dict[str, float]:
         self._counted[name] += 1
         return {name: float(self._counted[name])}
+
+
+def step_of(record: Record) -> int | None:
+    """Where a record stands on the axis of steps, if anywhere; an incident stands where its outcome became known."""
+    match record:
+        case IncidentRecord() if record.resolved is not None:
+            return record.resolved
+        case ComparisonRecord() | RunEndRecord():
+            return None
+        case _:
+            return getattr(record, "step", None)
 
 
 def tensor_name(record: StatisticsRecord) -> str:

@@ -6,9 +6,17 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ...records import ComparisonRecord, FindingRecord, Record, StatisticsRecord
+from ...records import (
+    ComparisonRecord,
+    FindingRecord,
+    IncidentRecord,
+    Record,
+    StatisticsRecord,
+    incident_text,
+    markdown_text,
+)
 from ._extra import load_extra
-from ._scalars import Scalars
+from ._scalars import Scalars, step_of
 
 #: What TensorBoard's tags may hold; other characters become "_", as in all its tags.
 _FOREIGN = re.compile(r"[^-/\w.]")
@@ -19,7 +27,7 @@ class TensorBoardExporter:
 
     Scalars are named ``loss``, ``gradient_norm``, ``loss_scale``, ``flushed/SITE/ROLE/CAST`` and so on
     (``docs/monitor/where-to-look.md``); ``exponents/SITE/ROLE`` is a histogram over log2 of the magnitude, each binade
-    a bin; findings are texts. A site's characters that a tag cannot hold become ``_``.
+    a bin; findings and incidents are texts. A site's characters that a tag cannot hold become ``_``.
 
     Args:
         folder: of the event files, made if needed; in it ``RECIPE/seedN``.
@@ -44,10 +52,8 @@ class TensorBoardExporter:
 
     def take(self, record: Record) -> None:
         """Write one record's numbers at its step."""
-        if isinstance(record, ComparisonRecord):
-            return
-        step = getattr(record, "step", None)
-        if step is None:
+        step = step_of(record)
+        if step is None or isinstance(record, ComparisonRecord):
             return
         writer, scalars = self._run(record.recipe, record.seed)
         for name, value in scalars.of(record).items():
@@ -57,6 +63,10 @@ class TensorBoardExporter:
                 self._histogram(writer, record)
             case FindingRecord():
                 writer.add_text(f"findings/{_FOREIGN.sub('_', record.name)}", _markdown(record), step)
+            case IncidentRecord():
+                writer.add_text(
+                    f"incidents/{_FOREIGN.sub('_', record.trigger)}", markdown_text(incident_text(record)), step
+                )
             case _:
                 pass
 

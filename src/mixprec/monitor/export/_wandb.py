@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from ...records import ComparisonRecord, FindingRecord, Record, StepRecord
-from ._scalars import Scalars
+from ...records import (
+    ComparisonRecord,
+    FindingRecord,
+    IncidentRecord,
+    Record,
+    StepRecord,
+    incident_text,
+    is_unresolved,
+)
+from ._scalars import Scalars, step_of
 
 #: What W&B's alerts call a finding's severity.
 _LEVELS = {"fault": "ERROR", "warning": "WARN", "note": "INFO"}
@@ -39,8 +47,8 @@ class WandbExporter:
 
     Args:
         run: of ``wandb.init(...)``; takes the records of one recipe and seed.
-        alerts: whether faults and warnings among the findings are also sent as W&B alerts (mail or Slack, as the
-            user has set them).
+        alerts: whether faults and warnings among the findings, and incidents that are open or stop the run, are also
+            sent as W&B alerts (mail or Slack, as the user has set them).
 
     Raises:
         TypeError: ``run`` has no ``log`` or no ``define_metric``.
@@ -64,8 +72,8 @@ class WandbExporter:
 
     def take(self, record: Record) -> None:
         """Hold a record's numbers until its step is complete."""
-        step = getattr(record, "step", None)
-        if isinstance(record, ComparisonRecord) or step is None:
+        step = step_of(record)
+        if step is None or isinstance(record, ComparisonRecord):
             return
         self._refuse_others((record.recipe, record.seed))
         # A step's own record opens it; what follows up to the next one belongs to it.
@@ -73,14 +81,25 @@ class WandbExporter:
             self._send()
         self._step = step
         self._held |= self._scalars.of(record)
-        if isinstance(record, FindingRecord) and self._alerts and record.severity != "note":
-            where = f"{record.site}: " if record.site else ""
-            text = f"step {record.step}: {where}{record.message}" + (f"\n{record.remedy}" if record.remedy else "")
-            self._run.alert(title=record.name, text=text, level=_LEVELS[record.severity])
+        if self._alerts:
+            self._alert(record)
 
     def close(self) -> None:
         """Send what is held back; the run stays the user's to finish."""
         self._send()
+
+    def _alert(self, record: Record) -> None:
+        match record:
+            case FindingRecord() if record.severity != "note":
+                where = f"{record.site}: " if record.site else ""
+                text = f"step {record.step}: {where}{record.message}" + (f"\n{record.remedy}" if record.remedy else "")
+                self._run.alert(title=record.name, text=text, level=_LEVELS[record.severity])
+            case IncidentRecord() if is_unresolved(record):
+                level = _LEVELS["fault" if record.outcome == "stopped" else "warning"]
+                text = f"step {record.step}: {incident_text(record)}"
+                self._run.alert(title=f"incident {record.number}: {record.trigger}", text=text, level=level)
+            case _:
+                pass
 
     def _send(self) -> None:
         if self._held:

@@ -98,6 +98,10 @@ def _crosses(axes: Axes, trace: Trace, color: str) -> None:
     axes.plot(trace["x"], _numbers(trace["y"]), "x", markersize=5, color=color)
 
 
+def _triangles(axes: Axes, trace: Trace, color: str) -> None:
+    axes.plot(trace["x"], _numbers(trace["y"]), "v", markersize=7, markeredgecolor="white", color=color)
+
+
 def _ticks(axes: Axes, trace: Trace, color: str) -> None:
     axes.plot(trace["x"], [_plain(name) for name in trace["y"]], "|", markersize=9, color=color, alpha=0.6)
 
@@ -118,6 +122,7 @@ _DRAW: Mapping[str, Callable[[Axes, Trace, str], None]] = MappingProxyType(
         "rate": _line,
         "evaluation": _circles,
         "skipped": _crosses,
+        "incident": _triangles,
         "pair": _ticks,
         "interval": _interval,
         "time": _interval,

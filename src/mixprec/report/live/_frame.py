@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from types import MappingProxyType
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mixprec.records import NOTHING, FindingRecord
+from mixprec.records import (
+    NOTHING,
+    FindingRecord,
+    IncidentOutcome,
+    IncidentRecord,
+    incident_cause,
+    incident_cost,
+    incident_outcome,
+)
 
 from .._figures import loss, magnitude, scale, share
 from ._curve import draw
@@ -20,6 +29,10 @@ from ._worst_sites import worst_sites
 
 #: Colours of severities; names of the terminal's own palette, so that they fit its background.
 SEVERITY = {"fault": "bold red", "warning": "yellow", "note": "dim"}
+#: And of what came of incidents.
+OUTCOME: Mapping[IncidentOutcome, str] = MappingProxyType(
+    {"open": "yellow", "recovered": "green", "again": "yellow", "stopped": "bold red", "rehearsed": "dim"}
+)
 
 #: Lines that a curve is high, and lines of everything but findings and sites.
 _CURVE, _FIXED = 4, 12
@@ -55,10 +68,14 @@ class Frame:
         height = 1000 if self.plain else (options.height or console.height)
         runs = min(len(self.state.runs), _RUNS + 1)
         room = max(4, height - _FIXED - (runs + 2 if runs > 1 else 0))
-        findings = min(len(self.shown.findings), max(2, room // 3)) if self.shown.findings else 0
-        yield Group(*self._parts(options.max_width, room - findings - 3, findings, options.ascii_only))
+        told = _Told(
+            findings=min(len(self.shown.findings), max(2, room // 3)),
+            incidents=min(len(self.shown.incidents), max(2, room // 4)),
+        )
+        sites = room - told.findings - 3 - (told.incidents + 2 if told.incidents else 0)
+        yield Group(*self._parts(options.max_width, sites, told, options.ascii_only))
 
-    def _parts(self, width: int, sites: int, findings: int, is_ascii: bool) -> Iterable[RenderableType]:
+    def _parts(self, width: int, sites: int, told: _Told, is_ascii: bool) -> Iterable[RenderableType]:
         yield _headline(self)
         if len(self.state.runs) > 1:
             yield _below(_runs(self.state, self.shown))
@@ -67,10 +84,20 @@ class Frame:
             yield _below(curve)
         if self.shown.tensors:
             yield _below(_sites(self.shown, max(3, min(sites, 12)), full=width >= _NARROW))
+        if self.shown.incidents:
+            yield _below(_incidents([self.shown.incidents[n] for n in sorted(self.shown.incidents)[-told.incidents :]]))
         if self.shown.findings:
-            yield _below(_findings(list(self.shown.findings)[-findings:]))
+            yield _below(_findings(list(self.shown.findings)[-told.findings :]))
         for note in self.notes:
             yield Text(note, style="yellow")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Told:
+    """How many lines the newest findings and incidents get."""
+
+    findings: int
+    incidents: int
 
 
 def _below(part: RenderableType) -> Padding:
@@ -147,6 +174,10 @@ def _facts(run: RunState) -> Table:
         ("loss scale", scale(None if last is None else last.loss_scale)),
         ("skipped", _skipped(run)),
     ]
+    if run.incidents:
+        unsettled = sum(incident.outcome == "open" for incident in run.incidents.values())
+        # They are numbered from 1, and the view keeps the newest alone.
+        facts.append(("incidents", f"{max(run.incidents)}" + (f", {unsettled} open" if unsettled else "")))
     if run.evaluation is not None and "loss" in run.evaluation.metrics:
         facts.append(("evaluation", f"{loss(run.evaluation.metrics['loss'])} at {run.evaluation.step}"))
     if run.updates:
@@ -190,6 +221,20 @@ def _sites(run: RunState, rows: int, *, full: bool) -> Table:
         cells = [Text(row.cells[name], style="bold yellow" if name in row.why else "") for name in figures]
         casts = [Text(row.cast, style="dim")] if full else []
         table.add_row(Text(row.site), *casts, *cells)
+    return table
+
+
+def _incidents(incidents: list[IncidentRecord]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
+    table.add_column("step", justify="right", no_wrap=True)
+    table.add_column("incident", overflow="fold")
+    for incident in reversed(incidents):
+        text = Text(f"{incident.number}: {incident_cause(incident)}", style="bold")
+        text.append(f"  {incident.rung}", style="cyan")
+        text.append(f"  {incident_outcome(incident)}", style=OUTCOME[incident.outcome])
+        rest = "; ".join(filter(None, (incident.action.strip().rstrip("."), incident_cost(incident))))
+        text.append(f"  {rest}" if rest else "", style="dim")
+        table.add_row(str(incident.step), text)
     return table
 
 

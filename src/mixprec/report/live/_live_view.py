@@ -9,14 +9,14 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from mixprec.records import FindingRecord, Record, StepRecord
+from mixprec.records import FindingRecord, IncidentRecord, Record, StepRecord, incident_text
 
 from ._frame import Frame
 from ._run_state import RunsState
 
 
 class LiveView:
-    """Shows a run in the terminal as its records come; in a pipe or a file, a line for each finding.
+    """Shows a run in the terminal as its records come; in a pipe or a file, a line for each finding and incident.
 
     Takes records as any exporter does (``take``, ``close``), or a loop's own numbers by ``step``. What the loop prints
     appears above the picture. After ``close`` the last picture stays.
@@ -61,6 +61,8 @@ class LiveView:
         if not self._console.is_terminal:
             if isinstance(record, FindingRecord):
                 self._console.print(Text(f"step {record.step}: {record.severity}: {record.name}: {record.message}"))
+            elif isinstance(record, IncidentRecord):
+                self._console.print(Text(f"step {record.step}: {incident_text(record)}"), soft_wrap=True)
         elif time.perf_counter() - self._drawn >= self._every:
             self._draw()
 

@@ -12,6 +12,7 @@ from mixprec.records import (
     EvaluationRecord,
     EventRecord,
     FindingRecord,
+    IncidentRecord,
     Record,
     RunEndRecord,
     StatisticsRecord,
@@ -24,7 +25,7 @@ from ._curve import Curve
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
-#: Findings and events that are kept; a screen shows a few.
+#: Findings, events and incidents that are kept; a screen shows a few.
 _NEWEST = 50
 #: Tensors that are kept: of a model with more sites, those that were told last.
 _TENSORS = 20_000
@@ -51,6 +52,7 @@ class RunState:
     findings: deque[FindingRecord] = field(default_factory=lambda: deque[FindingRecord](maxlen=_NEWEST))
     severities: Counter[str] = field(default_factory=Counter[str])
     events: deque[EventRecord] = field(default_factory=lambda: deque[EventRecord](maxlen=_NEWEST))
+    incidents: dict[int, IncidentRecord] = field(default_factory=dict[int, IncidentRecord])
     end: RunEndRecord | None = None
     _skips: deque[int] = field(default_factory=lambda: deque[int](maxlen=100_000))
 
@@ -72,12 +74,19 @@ class RunState:
                 if record.name == RESUMED:
                     self._resume(record.step)
                 self.events.append(record)
+            case IncidentRecord():
+                # The later record of a number takes the place of the earlier one.
+                self.incidents[record.number] = record
+                if len(self.incidents) > _NEWEST:
+                    del self.incidents[min(self.incidents)]
             case RunEndRecord():
                 self.end = record
             case _:
                 pass
 
     def _step(self, record: StepRecord) -> None:
+        if self.last is not None and record.step < self.last.step:
+            self._resume(record.step)  # the run went back, and nobody said so before
         self.last, self.end = record, None
         self.seconds = record.seconds if self.seconds is None else (1 - _FRESH) * self.seconds + _FRESH * record.seconds
         self.applied += record.applied

@@ -24,6 +24,10 @@
       marker: { size: 7, symbol: "x-thin", line: { width: 1.6 } },
       hovertemplate: "skipped<extra>%{fullData.name}</extra>",
     },
+    incident: {
+      marker: { size: 11, symbol: "triangle-down", line: { width: 0 } },
+      hovertemplate: "incident %{text}<extra>%{fullData.name}</extra>",
+    },
     pair: { marker: { size: 15, symbol: "line-ns", line: { width: 1.6 } }, opacity: 0.7, cliponaxis: false, hovertemplate: "%{x:.4g}<extra>%{fullData.name}</extra>" },
     interval: { marker: { size: 11 }, bar: true, cliponaxis: false, hovertemplate: "%{x:.4g}<extra>%{fullData.name}</extra>" },
     time: { marker: { size: 11 }, bar: true, cliponaxis: false, hovertemplate: "median %{x:.4g} ms<extra>%{fullData.name}</extra>" },

@@ -1,0 +1,158 @@
+"""The incidents of a run: opened before anything is done, and closed when it has been quiet for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from ..records import IncidentOutcome, IncidentRecord
+from ._decision import Decision
+from ._seen import Seen
+from ._trigger import Trigger
+
+
+@dataclass
+class _Open:
+    record: IncidentRecord
+    #: Applied steps from which on it is over, unless something comes.
+    over_at: int
+
+
+class IncidentBook:
+    """Numbers incidents, extends those that go on, and says when they are over.
+
+    Args:
+        recipe: that records tell.
+        seed: likewise.
+        quiet: applied steps without a trigger after which an incident is over.
+        suspect: applied steps after which one is over that was only told.
+
+    Attributes:
+        number: of the last incident.
+    """
+
+    def __init__(self, recipe: str, seed: int, *, quiet: int, suspect: int) -> None:
+        self._recipe, self._seed, self._quiet, self._suspect = recipe, seed, quiet, suspect
+        self.number = 0
+        self._open: dict[int, _Open] = {}
+        self._closed: list[IncidentRecord] = []
+
+    @property
+    def incidents(self) -> tuple[IncidentRecord, ...]:
+        """All of the run, as they stand, by number."""
+        found = [*self._closed, *(one.record for one in self._open.values())]
+        return tuple(sorted(found, key=lambda record: record.number))
+
+    @property
+    def is_acting(self) -> bool:
+        """Whether an incident is open that something was done about."""
+        return any(one.record.rung != "tell" for one in self._open.values() if one.record.outcome == "open")
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether something was told of late that nothing was done about."""
+        return any(one.record.rung == "tell" for one in self._open.values())
+
+    def goes_on(self, trigger: Trigger, rung: str) -> bool:
+        """Whether an open incident has the same trigger and rung."""
+        return self._same(trigger, rung) is not None
+
+    def open(self, decision: Decision, seen: Seen, *, is_rehearsed: bool) -> list[IncidentRecord]:
+        """Write down what is about to be done; a skip after a skip, or a trigger that was told before, goes on."""
+        same = self._same(decision.trigger, "tell" if is_rehearsed else decision.rung)
+        if same is not None and (is_rehearsed or decision.rung in ("skip", "tell", "scale")):
+            return (
+                [self._extended(same, decision, seen)]
+                if decision.rung in ("skip", "scale")
+                else self._longer(same, seen)
+            )
+        written = [] if is_rehearsed or decision.rung == "tell" else self._close_acting(seen.step)
+        self.number += 1
+        record = IncidentRecord(
+            recipe=self._recipe,
+            seed=self._seed,
+            number=self.number,
+            step=seen.step,
+            trigger=decision.trigger.name,
+            site=decision.trigger.site,
+            evidence=_evidence(decision, seen),
+            rung=decision.rung,
+            action=f"would be: {decision.action()}" if is_rehearsed else decision.action(),
+            back_to=None if is_rehearsed or decision.back_to is None else decision.back_to.step,
+            batches=() if is_rehearsed else decision.leave_out,
+            lost_steps=1 if decision.rung in ("skip", "scale") and not is_rehearsed else 0,
+            outcome="rehearsed" if is_rehearsed else "open",
+        )
+        only_told = is_rehearsed or decision.rung == "tell"
+        self._open[self.number] = _Open(record, seen.step + (self._suspect if only_told else self._quiet))
+        return [*written, record]
+
+    def cost(self, number: int, *, steps: int, seconds: float) -> IncidentRecord:
+        """Write down what going back has cost."""
+        one = self._open[number]
+        record = one.record
+        one.record = replace(record, lost_steps=record.lost_steps + steps, lost_seconds=record.lost_seconds + seconds)
+        return one.record
+
+    def settle(self, step: int) -> list[IncidentRecord]:
+        """So many steps are applied: those that are over."""
+        over = [number for number, one in self._open.items() if step >= one.over_at]
+        return [self._close(number, "recovered", step) for number in over]
+
+    def stop(self, step: int) -> list[IncidentRecord]:
+        """The run ends by the last incident; those that are open end with it."""
+        return [self._close(number, "stopped", step) for number in list(self._open)]
+
+    def _same(self, trigger: Trigger, rung: str) -> _Open | None:
+        for one in self._open.values():
+            record = one.record
+            told = "tell" if record.outcome == "rehearsed" else record.rung
+            if told == rung and (record.trigger == trigger.name or rung == "skip"):
+                return one
+        return None
+
+    def _extended(self, one: _Open, decision: Decision, seen: Seen) -> IncidentRecord:
+        record = one.record
+        batches = tuple(sorted({*record.batches, *decision.leave_out}))
+        if record.outcome != "rehearsed":
+            action = replace(decision, leave_out=batches).action()
+            one.record = replace(record, batches=batches, lost_steps=record.lost_steps + 1, action=action)
+        one.over_at = max(one.over_at, seen.step + self._quiet)
+        return one.record
+
+    def _longer(self, one: _Open, seen: Seen) -> list[IncidentRecord]:
+        one.over_at = max(one.over_at, seen.step + self._suspect)
+        return []
+
+    def _close_acting(self, step: int) -> list[IncidentRecord]:
+        acting = [number for number, one in self._open.items() if one.record.rung != "tell"]
+        return [self._close(number, "again", step) for number in acting]
+
+    def _close(self, number: int, outcome: IncidentOutcome, step: int) -> IncidentRecord:
+        record = self._open.pop(number).record
+        record = replace(record, outcome="rehearsed" if record.outcome == "rehearsed" else outcome, resolved=step)
+        self._closed.append(record)
+        return record
+
+    def reopen(self, records: Iterable[IncidentRecord], step: int) -> None:
+        """Go on after the incidents that a run's records tell; those that were open are so still.
+
+        Args:
+            records: of the run, the last one of each number.
+            step: applied steps from which on the run goes on.
+        """
+        for record in records:
+            self.number = max(self.number, record.number)
+            if record.outcome == "open":
+                self._open[record.number] = _Open(record, max(record.step, step) + self._quiet)
+            else:
+                self._closed.append(record)
+
+
+def _evidence(decision: Decision, seen: Seen) -> dict[str, float | str]:
+    evidence = dict(decision.trigger.evidence)
+    if seen.batch is not None:
+        evidence["batch"] = float(seen.batch)
+    if decision.others:
+        evidence["also"] = ", ".join(decision.others)
+    return evidence

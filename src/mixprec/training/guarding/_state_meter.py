@@ -1,0 +1,82 @@
+"""Weights and moments in numbers: one pass over them, before each update."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ...distributed import local_values
+from ...guard import StateNumbers
+from ...optim import KeptWeights
+
+
+class StateMeter:
+    """Measures the largest magnitude of every weight and moment; ``torch.aminmax`` reads each of them once.
+
+    A weight that is kept as a 16-bit copy of a master is that master. Moments of 8 bits are looked at by their scales.
+
+    Args:
+        model: whose parameters give the names.
+        kept: weights, by the optimizer's name.
+    """
+
+    def __init__(self, model: nn.Module, kept: Mapping[str, KeptWeights]) -> None:
+        self._model, self._kept = model, kept
+
+    def measure(self, *, with_spread: bool) -> StateNumbers:
+        """Measure now.
+
+        Args:
+            with_spread: whether the largest magnitude of each matrix is compared with its root mean square: a second
+                pass over the weights.
+        """
+        weights, moments = self._tensors()
+        magnitudes = _magnitudes([*weights.values(), *moments.values()])
+        found = dict(zip([*weights, *moments], magnitudes, strict=True))
+        own = {name: found[name] for name in weights}
+        return StateNumbers(
+            weights=own,
+            moments={name: found[name] for name in moments},
+            spread=_spread(weights, own) if with_spread else {},
+        )
+
+    def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        names = {param: name for name, param in self._model.named_parameters()}
+        weights, moments = dict[str, Tensor](), dict[str, Tensor]()
+        for kept in self._kept.values():
+            masters = {p: extras["master"] for p, extras in kept.extras().items() if "master" in extras}
+            for param in kept.parameters():
+                weights[names.get(param, "")] = local_values(masters.get(param, param.detach()))
+            for param, tensors in kept.moments().items():
+                for kind, tensor in tensors.items():
+                    values = local_values(tensor)
+                    if values.is_floating_point() and values.element_size() > 1:
+                        moments[f"{names.get(param, '')} ({kind})"] = values
+        return weights, moments
+
+
+def _magnitudes(tensors: Sequence[Tensor]) -> list[float]:
+    """Largest magnitude of each; NaN where an element is, 0 of an empty one."""
+    if not tensors:
+        return []
+    pairs = [torch.aminmax(t) if t.numel() else (torch.zeros(()), torch.zeros(())) for t in tensors]
+    device = tensors[0].device
+    told = torch.stack([value.to(device, torch.float64) for pair in pairs for value in pair]).tolist()
+    return [math.nan if math.isnan(low) else max(-low, high) for low, high in zip(told[::2], told[1::2], strict=True)]
+
+
+def _spread(weights: Mapping[str, Tensor], largest: Mapping[str, float]) -> dict[str, float]:
+    matrices = {name: w for name, w in weights.items() if w.dim() > 1 and w.numel()}
+    if not matrices:
+        return {}
+    norms: Sequence[Tensor] = torch._foreach_norm(list(matrices.values()))  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+    device = norms[0].device
+    told = torch.stack([norm.to(device, torch.float64) for norm in norms]).tolist()
+    return {
+        name: largest[name] * math.sqrt(w.numel()) / norm
+        for (name, w), norm in zip(matrices.items(), told, strict=True)
+        if norm > 0.0 and math.isfinite(norm)
+    }
