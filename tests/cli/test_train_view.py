@@ -22,7 +22,7 @@ def shown(records: list[Record], *, terminal: bool) -> str:
 
 
 def test_plain_lines_tell_an_incident_when_it_is_seen_and_when_it_is_settled():
-    lines = shown(list(guarded()), terminal=False).splitlines()
+    lines = shown([*guarded(), list(guarded())[-31]], terminal=False).splitlines()
     told = [line for line in lines if "incident" in line]
     assert [line.split(" ", 1)[1].split("; ")[0] for line in told] == [
         "step 100: incident 1: loss spike at blocks.0.attn.qkv (input)"

@@ -16,6 +16,7 @@ from . import (
     _check,
     _compare,
     _doctor,
+    _drill,
     _emit,
     _estimate,
     _explain,
@@ -33,6 +34,7 @@ from . import (
 _COMMANDS: Mapping[str, Callable[..., int]] = MappingProxyType(
     {
         "train": _train.command,
+        "drill": _drill.command,
         "compare": _compare.command,
         "plan": _plan.command,
         "explain": _explain.command,

@@ -12,12 +12,13 @@ from cyclopts import Parameter
 
 if TYPE_CHECKING:
     from mixprec.compare import Trained, Training
+    from mixprec.monitor.export import Exporter
     from mixprec.records import TargetRow
 
     from ._train_view import TrainView
 
-#: Exit statuses, beside 0 and 128 with a signal's number: the run failed; a target was missed.
-FAILED, MISSED = 1, 3
+#: Exit statuses, beside 0 and 128 with a signal's number: the run failed; a target was missed; the guard stopped it.
+FAILED, MISSED, STOPPED = 1, 3, 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,16 @@ class Options:
     """Whole checkpoints that stay."""
     evaluate_every: int | None = None
     """Evaluate after every so many applied steps. Default: after each quarter of the run."""
+    guard: bool = True
+    """Whether bad batches are left out, and the run goes back and gets wider casts where something is wrong."""
+    dry_run: bool = False
+    """The guard only tells what it would do."""
+    shadow_every: int | None = None
+    """After every so many applied steps, run the batch in fp32 too: what the precision alone costs now."""
+    on_incident: str | None = None
+    """Command that is run at each incident of the guard, with its record as JSON on stdin."""
+    webhook: str | None = None
+    """Address that each incident's record is posted to as JSON."""
 
 
 def command(workload: str, /, *, options: Annotated[Options, Parameter(name="*")] = Options()) -> int:
@@ -55,11 +66,12 @@ def command(workload: str, /, *, options: Annotated[Options, Parameter(name="*")
 
     A run that was killed or stopped goes on bit for bit as if it had never stopped. SIGINT (Ctrl-C) and SIGTERM let
     the step end and save the state; a second one ends at once. Exit status: 0 done, 1 the run failed, 2 a mistake in
-    the command, 3 a target was missed, 130 stopped by SIGINT, 143 by SIGTERM.
+    the command, 3 a target was missed, 4 the guard stopped the run, 130 stopped by SIGINT, 143 by SIGTERM.
 
     For example:
 
     - `mixprec train gpt --recipe mxfp8 --out runs/a`
+    - `mixprec train gpt --recipe mxfp4 --shadow-every 100 --on-incident "notify-send mixprec"`
     - `mixprec train my.py --recipe nvfp4 --targets targets.toml --checkpoint-every 500 --evaluate-every 1000`
 
     Args:
@@ -89,13 +101,15 @@ def command(workload: str, /, *, options: Annotated[Options, Parameter(name="*")
 
 
 def _check(options: Options) -> None:
-    for name in ("recipe", "data", "device"):
+    for name in ("recipe", "data", "device", "on_incident", "webhook"):
         if getattr(options, name) == "":
-            raise ValueError(f"--{name} got an empty text: leave it out, or say what it is to be")
-    for name in ("threads", "checkpoint_every", "evaluate_every", "keep"):
+            raise ValueError(f"--{name.replace('_', '-')} got an empty text: leave it out, or say what it is to be")
+    for name in ("threads", "checkpoint_every", "evaluate_every", "keep", "shadow_every"):
         value = getattr(options, name)
         if value is not None and value < 1:
             raise ValueError(f"--{name.replace('_', '-')} must be at least 1, got {value}")
+    if options.dry_run and not options.guard:
+        raise ValueError("--dry-run tells what the guard would do, and --no-guard leaves it out: give one of them")
     if not 0 <= options.checkpoint_minutes < float("inf"):
         raise ValueError(f"--checkpoint-minutes must be 0 or more, got {options.checkpoint_minutes}; 0: not by time")
     if not 0 <= options.seed < 2**63:
@@ -104,6 +118,7 @@ def _check(options: Options) -> None:
 
 def _training(workload: str, options: Options, view: TrainView) -> Training:
     from mixprec.compare import Training, load_workload
+    from mixprec.guard import Guard
     from mixprec.specs import load_recipe
 
     return Training(
@@ -116,8 +131,17 @@ def _training(workload: str, options: Options, view: TrainView) -> Training:
         evaluate_every=options.evaluate_every,
         keep=options.keep,
         targets=_targets(options.targets),
-        exporters=(view,),
+        exporters=(view, *_hooks(options)),
+        guard=Guard(dry_run=options.dry_run) if options.guard else None,
+        shadow_every=options.shadow_every,
     )
+
+
+def _hooks(options: Options) -> list[Exporter]:
+    from mixprec.monitor.export import IncidentCommand, IncidentWebhook
+
+    hooks: list[Exporter] = [IncidentCommand(options.on_incident)] if options.on_incident else []
+    return [*hooks, IncidentWebhook(options.webhook)] if options.webhook else hooks
 
 
 def _targets(file: Path | None) -> tuple[TargetRow, ...]:
@@ -147,15 +171,23 @@ def _show(trained: Trained, folder: Path) -> None:
         measured = "" if verdict.measured is None else f" ({verdict.measured:.4g}, allowed {verdict.limit:.4g})"
         print(f"target {verdict.target}: {verdict.outcome}{measured}" + f"; {verdict.reason}" * bool(verdict.reason))
     name = shlex.quote(str(folder))
+    for incident in trained.incidents:
+        site = f" at {incident.site}" if incident.site else ""
+        print(
+            f"incident {incident.number}: step {incident.step}: {incident.trigger}{site}: {incident.action}; "
+            f"{incident.outcome} (mixprec doctor {name} --incident {incident.number})"
+        )
     print(f"run: {name}" + (f"; checkpoint: {trained.checkpoint}" if trained.checkpoint else ""))
     if trained.reason:
         print(f"mixprec: {trained.reason}", file=sys.stderr)
-    if trained.outcome in ("failed", "interrupted"):
+    if trained.outcome in ("failed", "interrupted", "stopped"):
         print("mixprec: the same command goes on from the newest checkpoint", file=sys.stderr)
 
 
 def _status(trained: Trained) -> int:
     if trained.outcome == "interrupted":
         return 128 + trained.signal
+    if trained.outcome == "stopped":
+        return STOPPED
     missed = MISSED if any(verdict.outcome == "missed" for verdict in trained.verdicts) else 0
     return missed if trained.outcome == "done" else FAILED

@@ -10,7 +10,15 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.text import Text
 
-from mixprec.records import EvaluationRecord, FindingRecord, IncidentRecord, Record, StepRecord, incident_text
+from mixprec.records import (
+    EvaluationRecord,
+    FindingRecord,
+    IncidentRecord,
+    IncidentTally,
+    Record,
+    StepRecord,
+    incident_text,
+)
 from mixprec.report.live import LiveView
 
 #: Seconds from one plain line of progress to the next.
@@ -36,6 +44,7 @@ class TrainView:
     ) -> None:
         self._console = console or Console(file=sys.stderr)
         self._steps, self._clock, self._told = steps, clock, -float("inf")
+        self._incidents = IncidentTally()
         self._picture = LiveView(title, steps=steps, console=self._console) if self._console.is_terminal else None
 
     def take(self, record: Record) -> None:
@@ -54,7 +63,7 @@ class TrainView:
                 self._line(f"step {record.step}: evaluation's loss {record.metrics['loss']:.4f} {where}")
             case FindingRecord() if record.severity != "note":
                 self._line(f"step {record.step}: {record.severity}: {record.name}: {record.message}")
-            case IncidentRecord():
+            case IncidentRecord() if self._incidents.take(record).is_news:
                 self._line(f"step {record.step}: {incident_text(record)}")
             case _:
                 pass

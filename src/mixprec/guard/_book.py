@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ..records import IncidentOutcome, IncidentRecord
 from ._decision import Decision
 from ._seen import Seen
-from ._trigger import Trigger
+from ._trigger import TRIGGERS, Trigger
 
 
 @dataclass
@@ -50,8 +50,8 @@ class IncidentBook:
 
     @property
     def is_suspect(self) -> bool:
-        """Whether something was told of late that nothing was done about."""
-        return any(one.record.rung == "tell" for one in self._open.values())
+        """Whether something was told of late that speaks for a fault of the state."""
+        return any(TRIGGERS[one.record.trigger] == "told" for one in self._open.values())
 
     def goes_on(self, trigger: Trigger, rung: str) -> bool:
         """Whether an open incident has the same trigger and rung."""

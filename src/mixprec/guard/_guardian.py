@@ -55,7 +55,7 @@ class Guardian:
         self.settings = settings
         self.ladder = Ladder(settings)
         self.book = IncidentBook(recipe, seed, quiet=settings.snapshots.quiet, suspect=SUSPECT)
-        self.precision = PrecisionLevel(settings.thresholds, drift=settings.drift)
+        self.precision = PrecisionLevel(settings.thresholds, drift=settings.drift, target=settings.largest_gap)
         self._losses: dict[str, LossLevel] = {}
         self._norms: dict[str, NormLevel] = {}
         self._rates, self._state = RateLevel(), StateLevel()

@@ -26,7 +26,13 @@ _FIRST: Mapping[Kind, tuple[Rung, ...]] = MappingProxyType(
     }
 )
 _AGAIN: Mapping[Kind, tuple[Rung, ...]] = MappingProxyType(
-    {**_FIRST, "batch": ("skip", "escalate", "rewind", "stop"), "trend": ("escalate", "rewind", "stop")}
+    {
+        **_FIRST,
+        "batch": ("skip", "escalate", "rewind", "stop"),
+        "trend": ("escalate", "rewind", "stop"),
+        # What has damaged the state is there still: steps wait for its end.
+        "told": ("skip",),
+    }
 )
 #: A growing outlier does no harm by itself for long: where going back does not help, it is told.
 _GENTLE = frozenset({"outlier growth"})
@@ -77,7 +83,7 @@ class Ladder:
         case = _Case(trigger, kind, seen, possible, seen.step <= self._until)
         for rung in (_AGAIN if case.is_again else _FIRST)[kind]:
             is_harmless = rung == "stop" and trigger.name in _GENTLE
-            if not is_harmless and self._is_left(rung, seen, possible):
+            if not is_harmless and self._is_left(rung, case):
                 return self._filled(rung, case)
         return Decision(rung="tell", trigger=trigger)
 
@@ -100,11 +106,13 @@ class Ladder:
         """A step was applied."""
         self._skips_in_row = 0
 
-    def _is_left(self, rung: Rung, seen: Seen, possible: Possible) -> bool:
-        settings = self._settings
+    def _is_left(self, rung: Rung, case: _Case) -> bool:
+        settings, seen, possible = self._settings, case.seen, case.possible
         match rung:
             case "skip":
-                return settings.skip is not None and self._skips_in_row < settings.skip.limit
+                most = 0 if settings.skip is None else settings.skip.limit
+                waits = 2 * settings.snapshots.every if most and case.kind == "told" else 0
+                return self._skips_in_row < max(most, waits)
             case "scale":
                 own = settings.scale
                 return own is not None and _within(self._scaled, seen.step, own.window) < own.limit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from statistics import median
 from typing import Any
 
@@ -25,6 +25,7 @@ class PrecisionLevel:
     Args:
         thresholds: share of saturated elements from which on it is a fault.
         drift: share of the baseline's loss that a gap may rise by.
+        target: the largest gap of a baseline's loss; ``None``: as high as it usually is.
 
     Example:
         >>> level = PrecisionLevel(Thresholds(), drift=0.01)
@@ -34,8 +35,10 @@ class PrecisionLevel:
         'precision drift'
     """
 
-    def __init__(self, thresholds: Thresholds, *, drift: float) -> None:
-        self._at, self._drift = thresholds, drift
+    def __init__(
+        self, thresholds: Thresholds, *, drift: float, target: Callable[[float], float | None] = lambda baseline: None
+    ) -> None:
+        self._at, self._drift, self._target = thresholds, drift, target
         self._signals: dict[str, list[float]] = {}
         self._saturated: dict[str, list[float]] = {}
         self._gaps: list[float] = []
@@ -49,7 +52,12 @@ class PrecisionLevel:
         return found
 
     def gap(self, gap: float, *, baseline: float) -> Trigger | None:
-        """The gap that a shadow has measured; one that is no ordinary one is not remembered."""
+        """The gap that a shadow has measured; one that is no ordinary one is not remembered.
+
+        Where the baseline itself is not finite, the precision is not what is wrong.
+        """
+        if not math.isfinite(baseline):
+            return None
         limit = self.limit(baseline)
         if limit is not None and not gap <= limit:
             return Trigger(name="precision drift", evidence={"gap": gap, "baseline": baseline, "limit": limit})
@@ -58,12 +66,14 @@ class PrecisionLevel:
         return None
 
     def limit(self, baseline: float) -> float | None:
-        """The largest ordinary gap; ``None`` while too few were measured."""
+        """The largest gap that is no fault: the target, or an ordinary one; ``None`` while neither is known."""
+        target = self._target(baseline)
         if len(self._gaps) < LEAST_SAMPLES:
-            return None
+            return target
         middle = median(self._gaps)
         deviation = MAD_TO_DEVIATION * median(abs(gap - middle) for gap in self._gaps)
-        return middle + max(self._drift * abs(baseline), DEVIATIONS * deviation)
+        usual = middle + max(self._drift * abs(baseline), DEVIATIONS * deviation)
+        return usual if target is None else min(usual, target)
 
     def sites(self, most: int) -> list[str]:
         """Operands whose last sample was the noisiest, the worst first."""

@@ -153,6 +153,8 @@ class Guard:
         snapshots: that the run goes back to.
         thresholds: from where on a loss or a norm is no ordinary one.
         drift: share of the baseline's loss that a shadow's gap may rise by above its usual level.
+        gap: largest gap of a shadow, in units of the loss; ``None``: no more than ``drift`` says.
+        gap_is_relative: whether ``gap`` is a share of the baseline's loss.
         dry_run: only tell what would be done.
 
     Raises:
@@ -177,6 +179,8 @@ class Guard:
     snapshots: Snapshots = field(default_factory=Snapshots)
     thresholds: Thresholds = field(default_factory=Thresholds)
     drift: float = 0.01
+    gap: float | None = None
+    gap_is_relative: bool = False
     dry_run: bool = False
 
     def __post_init__(self) -> None:
@@ -187,6 +191,7 @@ class Guard:
                     f"Guard: {name} is {value!r}, expected a {kind.__name__}" + " or None" * (name in _RUNGS)
                 )
         _at_least(self, 1e-6, "drift")
+        _at_least(self, 0.0, *(("gap",) if self.gap is not None else ()))
         if self.rewind is None and self.escalate is not None:
             raise ValueError("Guard: escalate goes back to a snapshot, and rewind is off: set rewind, or escalate=None")
         if self.rewind is not None and self.rewind.window < self.snapshots.every:
@@ -196,6 +201,10 @@ class Guard:
             )
         if self.dry_run and all(getattr(self, name) is None for name in _RUNGS):
             raise ValueError("Guard: dry_run tells what would be done, and every rung is off: set one, or no dry_run")
+
+    def largest_gap(self, baseline: float) -> float | None:
+        """The largest gap of a shadow at a baseline's loss, in its units; ``None`` without a target."""
+        return self.gap if self.gap is None or not self.gap_is_relative else self.gap * abs(baseline)
 
     @property
     def rungs(self) -> tuple[str, ...]:

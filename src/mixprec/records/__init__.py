@@ -14,6 +14,7 @@ from ._durable_file import FileFacts, make_folders, read_facts, replace_file, sy
 from ._fields import to_json
 from ._follow import Followed, RecordFollower
 from ._headline import headline
+from ._incident_tally import IncidentTally, Tallied
 from ._incident_text import (
     incident_cause,
     incident_cost,
@@ -115,6 +116,7 @@ __all__ = [
     "Gap",
     "IncidentOutcome",
     "IncidentRecord",
+    "IncidentTally",
     "LeftOut",
     "MemoryRecord",
     "Metric",
@@ -141,6 +143,7 @@ __all__ = [
     "StepRecord",
     "Summary",
     "Table",
+    "Tallied",
     "TargetOutcome",
     "TargetRow",
     "TargetUnit",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,15 @@ from ._plain_weights import plain_weights
 from ._result import Event
 from ._resumed import Resumed
 from ._run_folder import RunFolder
-from .checkpoint import changed_facts, find_checkpoints, machine_facts, read_checkpoint, write_checkpoint
+from .checkpoint import (
+    CheckpointNotWritten,
+    changed_facts,
+    find_checkpoints,
+    machine_facts,
+    read_checkpoint,
+    write_checkpoint,
+)
+from .guarding import StateMeter
 
 _FOLDER = "checkpoints"
 _RESTORED = ("model", "optimizers", "session", "random states")
@@ -27,11 +36,12 @@ def save_session(
 
     Raises:
         ValueError: no folder; several processes; gradients that no step has used; another process is saving there.
-        CheckpointNotWritten: the disk is full, or the like.
+        CheckpointNotWritten: the disk is full, or the like; a weight or a moment is not finite.
     """
     root = _root(folder, run, "save")
     _refuse_ranks("save")
     _refuse_gradients(owners)
+    _refuse_not_finite(owners, root)
     parts = gather_parts(owners)
     if run is not None:
         run.sync()
@@ -144,4 +154,16 @@ def _refuse_gradients(owners: Owners) -> None:
         raise ValueError(
             f"save: there are gradients ({', '.join(names[:3])}), which a checkpoint does not hold: save after "
             "session.step(), or call session.zero_grad() to drop them"
+        )
+
+
+def _refuse_not_finite(owners: Owners, root: Path) -> None:
+    """What cannot be trained on must not take the place of what can: only so many checkpoints are kept."""
+    numbers = StateMeter(owners.model, owners.kept).measure(with_spread=False)
+    names = [name for name, amax in {**numbers.weights, **numbers.moments}.items() if not math.isfinite(amax)]
+    if names:
+        some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        raise CheckpointNotWritten(
+            f"save: {some} in this state is not finite, and a checkpoint of it would take the place of a good one: "
+            f"those in {root} stay; go back to the newest of them with session.resume()"
         )

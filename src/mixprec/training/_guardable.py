@@ -58,7 +58,7 @@ class Guardable(Adaptable):
             >>> session.applied, [incident.trigger for incident in session.incidents]
             (2, ['loss not finite'])
         """
-        self._refuse_unusable("guard")
+        self._refuse_restored("guard")
         if isinstance(self._guard, Guarded):
             raise ValueError("guard: the session is guarded already: one guard sees all of its steps")
         chosen = Guard() if settings is None else settings

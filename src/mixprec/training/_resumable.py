@@ -101,7 +101,8 @@ class Resumable(ABC):
             The checkpoint's own folder, ``.../step-00000123``.
 
         Raises:
-            CheckpointNotWritten: the disk is full, or the like; those before stand, and training can go on.
+            CheckpointNotWritten: the disk is full, or the like; or a weight or moment is not finite. Those before
+                stand, and training can go on.
             ValueError: no folder; gradients that no step has used; one process of several; another one is saving there.
             TypeError: a state with a value that cannot be read back without running code.
 

@@ -124,6 +124,7 @@ class SessionState:
             averages=state.get("averages", {}),
             schedules={name: _unpacked(schedule) for name, schedule in state.get("schedules", {}).items()},
             phases=state.get("phases", {}),
+            guard=state.get("guard", {}),
         )
 
     def differences(self, own: SessionState) -> tuple[str, ...]:

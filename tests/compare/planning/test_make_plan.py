@@ -158,7 +158,7 @@ def test_a_baseline_that_diverges_is_told():
     request = request_for(
         source=source(optimizer=lambda parameters: torch.optim.SGD(parameters, lr=1e6)),
     )
-    with pytest.raises(WorkloadError, match="a plan needs a baseline that trains"):
+    with pytest.raises(WorkloadError, match="measuring needs a baseline that trains"):
         made(request)
 
 

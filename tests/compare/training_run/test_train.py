@@ -142,7 +142,7 @@ def test_a_full_disk_is_told_and_training_goes_on(tmp_path: Path, monkeypatch: p
     assert any(sentence.startswith("the disk is full") for sentence in said)
 
 
-def test_a_run_that_can_apply_no_step_ends_as_failed(tmp_path: Path):
+def test_a_run_that_can_apply_no_step_is_stopped_and_fails_without_a_guard(tmp_path: Path):
     def hopeless(seed: int, device: str) -> Workload:
         def batches(index: int) -> Any:
             x, y = batch_of(seed, index)
@@ -150,7 +150,11 @@ def test_a_run_that_can_apply_no_step_ends_as_failed(tmp_path: Path):
 
         return fit(seed, device, batches=batches)
 
-    ended = train(training(hopeless), tmp_path)
+    stopped = train(training(hopeless), tmp_path / "guarded")
+    assert stopped.outcome == "stopped"
+    assert [incident.outcome for incident in stopped.incidents][-1] == "stopped"
+    assert {incident.trigger for incident in stopped.incidents} == {"loss not finite"}
+    ended = train(training(hopeless, guard=None), tmp_path / "alone")
     assert (ended.outcome, ended.applied) == ("failed", 3)
     assert ended.reason.startswith("100 steps were skipped one after another")
 

@@ -38,7 +38,7 @@ def test_the_command_gets_each_record_of_an_incident(tmp_path: Path):
     exporter = IncidentCommand(python(WRITES, str(tmp_path / "heard")))
     assert isinstance(exporter, Exporter)
     seen, settled = incident(), incident(outcome="recovered", resolved=60)
-    for record in (step(), finding(), seen, event(), settled):
+    for record in (step(), finding(), seen, event(), incident(batches=(39, 40, 41)), settled, settled):
         exporter.take(record)
     exporter.close()
     heard = [json.loads(line) for line in (tmp_path / "heard").read_text().splitlines()]
@@ -82,7 +82,7 @@ def test_a_command_that_sleeps_is_killed_with_its_children_and_training_waits_fo
     exporter.take(incident())
     assert until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
     taken = times_of(lambda number: exporter.take(step(number)), 200) + times_of(
-        lambda number: exporter.take(incident(2)), 50
+        lambda number: exporter.take(incident(2 + number)), 100
     )
     assert sorted(taken)[-5] < 1e-3, "records go by while the command hangs"
     assert until(lambda: exporter._queue._failures)

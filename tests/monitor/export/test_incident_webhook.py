@@ -61,7 +61,7 @@ def test_the_server_gets_each_record_of_an_incident(server: Server):
     hook = IncidentWebhook(f"{server.url}/hook?key=1")
     assert isinstance(hook, Exporter)
     seen, settled = incident(), incident(outcome="recovered", resolved=60)
-    for record in (step(), finding(), seen, event(), settled):
+    for record in (step(), finding(), seen, event(), incident(batches=(39, 40, 41)), settled, settled):
         hook.take(record)
     hook.close()
     assert [(path, kind) for path, kind, _ in server.heard] == [("/hook?key=1", "application/json")] * 2
@@ -122,7 +122,8 @@ def test_a_server_that_hangs_is_left_at_the_time_out_and_training_waits_for_none
     hook = IncidentWebhook(f"{server.url}/hangs", timeout=0.4)
     hook.take(incident(1))
     assert until(lambda: server.heard)
-    taken = times_of(lambda number: hook.take(step(number)), 200) + times_of(lambda number: hook.take(incident(2)), 100)
+    taken = times_of(lambda number: hook.take(step(number)), 200)
+    taken += times_of(lambda number: hook.take(incident(2 + number)), 100)
     assert sorted(taken)[-5] < 1e-3, "records go by while the server hangs"
     assert until(lambda: hook._queue._failures)
     with pytest.warns(RuntimeWarning, match=r"incident 1 \(no answer within 0.4 s\)"):

@@ -81,6 +81,7 @@ def test_incidents_are_logged_and_alerted_until_they_are_overcome():
     for record in (
         step(40),
         incident(),
+        incident(),
         step(36),
         incident(outcome="recovered", resolved=60),
         incident(2, outcome="stopped"),

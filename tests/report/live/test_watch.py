@@ -239,12 +239,14 @@ def test_an_open_incident_is_counted_and_its_settled_record_takes_its_place(tmp_
     assert "rewind  recovered at step 120" in text
 
 
-def test_a_log_file_gets_a_line_for_each_record_of_an_incident():
+def test_a_log_file_gets_a_line_for_news_of_an_incident():
     out = io.StringIO()
     with LiveView("gpt", console=Console(file=out, width=100)) as view:
-        for record in (step(99, 9.1, applied=True), incident(), resumed(), incident(outcome="recovered", resolved=120)):
+        settled = incident(outcome="recovered", resolved=120)
+        for record in (step(99, 9.1, applied=True), incident(), incident(batches=(97,)), resumed(), settled, settled):
             view.take(record)
     lines = out.getvalue().splitlines()
     assert lines[0].startswith("step 100: incident 1: loss spike at blocks.0.attn.qkv (input); rewind: back to step 90")
     assert lines[0].endswith("left out; open; 10 steps and 2.50 s lost")
     assert lines[1].endswith("recovered at step 120; 10 steps and 2.50 s lost")
+    assert sum("incident 1:" in line for line in lines) == 2, "what says nothing new is no line"

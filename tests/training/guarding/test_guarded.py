@@ -12,7 +12,7 @@ from torch import Tensor
 from mixprec import prepare
 from mixprec.guard import Clip, Guard, Rewind, Skip, Snapshots
 from mixprec.records import IncidentRecord, read_records
-from mixprec.training import RunStopped, Session
+from mixprec.training import CheckpointNotWritten, RunStopped, Session
 
 from .runs import SETTINGS, Numbers, begin, loss, net, run, weights
 
@@ -185,3 +185,32 @@ def test_a_session_is_guarded_once():
         session.guard()
     with pytest.raises(TypeError, match=r"expected a mixprec\.guard\.Guard"):
         begin(settings="all")  # type: ignore[arg-type]
+
+
+def test_a_state_that_is_not_finite_takes_the_place_of_no_checkpoint(tmp_path: Path):
+    session, guarded = begin(run=tmp_path)
+    run(session, guarded, Numbers(3))
+    session.save(extra={"data": Numbers(3)}, keep=1)
+    next(iter(session.optimizer.state.values()))["exp_avg"].view(-1)[0] = torch.inf
+    with pytest.raises(CheckpointNotWritten, match=r"0\.weight \(exp_avg\) in this state is not finite"):
+        session.save(extra={"data": Numbers(3)}, keep=1)
+    assert session.resume(extra={"data": Numbers(3)}).step == 3
+    assert bool(next(iter(session.optimizer.state.values()))["exp_avg"].isfinite().all())
+
+
+def test_a_learning_rate_that_jumped_is_waited_for_once_it_has_done_damage():
+    """Ten times the rate for 20 calls: told at once; after the way back the steps wait until it is over."""
+    session, guarded = begin("bf16", rate=3e-3)
+
+    def jump(calls: int) -> None:
+        rate = 3e-3 * (300.0 if 60 <= calls < 80 else 1.0)
+        for group in session.optimizer.param_groups:
+            group["lr"] = rate
+
+    run(session, guarded, Numbers(140), jump)
+    told, back, waits = session.incidents
+    assert (told.trigger, told.rung, told.step) == ("learning-rate jump", "tell", 60)
+    assert (back.rung, back.batches) == ("rewind", ())
+    assert (waits.rung, waits.trigger) == ("skip", "learning-rate jump")
+    assert {one.outcome for one in session.incidents} == {"recovered", "again"}
+    assert session.applied > 115

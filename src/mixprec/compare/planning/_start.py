@@ -55,7 +55,7 @@ def start_after(source: WorkloadSource, base: Recipe, *, steps: int, seed: int, 
         for _ in range(steps):
             for record in trial.advance():
                 if isinstance(record, RunEndRecord):
-                    raise WorkloadError(f"{source.name}: {record.reason}: a plan needs a baseline that trains")
+                    raise WorkloadError(f"{source.name}: {record.reason}: measuring needs a baseline that trains")
     model = copy.deepcopy(workload.model)
     model.load_state_dict(trial.weights())
     return Start(_going_on(workload, model, steps), steps, source.file)

@@ -60,6 +60,7 @@ def conclude(folder: Path, outcome: Outcome, *, steps: int, targets: Iterable[Ta
         metrics=metrics,
         verdicts=_verdicts(own, metrics, targets) if outcome == "done" else (),
         checkpoint=checkpoints[0].path if checkpoints else None,
+        incidents=tuple(own.incidents.values()),
     )
 
 

@@ -20,6 +20,7 @@ from .._runner import evaluation_steps
 from .._workload import Workload
 from ._conclusion import is_evaluated
 from ._due import Due
+from ._guard_of import guard_of
 from ._position import Position, seed_all
 from ._stop_signals import StopSignals
 from ._training import Audience, Training
@@ -67,6 +68,7 @@ class Loop:
             total_steps=workload.steps,
             monitor=Monitoring(exporters=(self._exporters,)),
         )
+        self._guarded = None if training.guard is None else self.session.guard(guard_of(training))
         every = training.evaluate_every
         self._evaluate_at = (
             evaluation_steps(self.steps) if every is None else {*range(every, self.steps + 1, every), self.steps}
@@ -88,16 +90,17 @@ class Loop:
 
         Raises:
             NotTraining: step after step was skipped.
+            RunStopped: the guard has no rung left.
             CheckpointNotWritten: the last state could not be saved.
             Exception: whatever the workload's functions raise.
         """
         if self._saved and self.session.applied in self._evaluate_at and stop.came is None:
             self._evaluate_unless_done()
-        if stop.came is None:
+        if stop.came is None and self.session.applied < self.steps:
             for batch in self._batches():
                 result = self._step(batch)
-                self._after(result, stop)
-                if stop.came is not None:
+                self._after(result, batch, stop)
+                if stop.came is not None or self.session.applied >= self.steps:
                     break
         if self._saved != self.session.applied:
             self._save()
@@ -131,6 +134,11 @@ class Loop:
         self.session.restore()
         self._exporters.close()
 
+    def save_what_is_left(self) -> None:
+        """The guard has ended the run at its last good state."""
+        if self._saved != self.session.applied:
+            self._try_to_save()
+
     @property
     def _recipe(self) -> str:
         return self.session.recipe.name
@@ -139,13 +147,13 @@ class Loop:
         return {"data": self._position}
 
     def _batches(self) -> Generator[Any]:
-        return self._position.until(lambda: self.session.applied >= self.steps)
+        return iter(self._position) if self._guarded is None else self._guarded.batches(self._position)
 
     def _step(self, batch: Any) -> StepResult:
         self._rates.set(self.session.applied)
         return self.session.step(self._workload.loss(self._model, batch))
 
-    def _after(self, result: StepResult, stop: StopSignals) -> None:
+    def _after(self, result: StepResult, batch: Any, stop: StopSignals) -> None:
         if not result.applied:
             self._skipped_in_a_row += 1
             if self._skipped_in_a_row >= MOST_SKIPPED:
@@ -156,7 +164,10 @@ class Loop:
             self._must_tell_coverage = False
             self.tell(coverage_of(self.session, recipe=self._recipe, seed=self._training.seed))
         applied = self.session.applied
-        if applied < self.steps and self._due.after(applied):
+        if self._training.shadow_every is not None and applied % self._training.shadow_every == 0:
+            self.tell_event("shadow", str(self.session.shadow(self._workload.loss, batch)))
+        is_busy = self._guarded is not None and self._guarded.is_busy
+        if applied < self.steps and self._due.after(applied) and not is_busy:
             self._try_to_save()
         if applied in self._evaluate_at and applied < self.steps and stop.came is None:
             self._evaluate()

@@ -43,9 +43,9 @@ class Position:
         self.index = 0
         self._batches, self._seed = batches, seed
 
-    def until(self, is_done: Callable[[], bool]) -> Generator[Any]:
-        """Batches until nothing is left to be done; one counts as used once it is given."""
-        while not is_done():
+    def __iter__(self) -> Generator[Any]:
+        """Batches without end; one counts as used once it is given."""
+        while True:
             index = self.index
             seed_all(self._seed, index)
             batch = self._batches(index)

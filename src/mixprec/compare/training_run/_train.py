@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mixprec.monitor import load_random_states, random_states
 from mixprec.records import TargetRow, write_begun
-from mixprec.training import CheckpointNotWritten
+from mixprec.training import CheckpointNotWritten, RunStopped
 
 from .._comparison import check_device
 from .._metric_goal import with_goals
@@ -34,7 +34,8 @@ def train(training: Training, out: str | Path, *, audience: Audience | None = No
         audience: hears of it.
 
     Returns:
-        How it ended; an exception in the workload ends a run that has begun as ``"failed"``, and is in its records.
+        How it ended. A guard without a rung left ends the run as ``"stopped"``, an exception in the workload one that
+        has begun as ``"failed"``; both are in its records.
 
     Raises:
         ValueError: a workload, recipe or folder that cannot be used, before anything is trained.
@@ -84,6 +85,10 @@ def _ended(training: Training, loop: Loop, folder: Path, targets: tuple[TargetRo
     reason = ""
     try:
         loop.run(stop)
+    except RunStopped as error:
+        loop.save_what_is_left()
+        loop.end("diverged", str(error))
+        return replace(conclude(folder, "stopped", steps=loop.steps, targets=targets), reason=str(error))
     except (CheckpointNotWritten, NotTraining) as error:
         reason = str(error)
     except Exception as error:

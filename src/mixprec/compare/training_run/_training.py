@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from mixprec.guard import Guard
 from mixprec.monitor.export import Exporter
-from mixprec.records import Forward, TargetRow, Verdict
+from mixprec.records import Forward, IncidentRecord, TargetRow, Verdict
 from mixprec.specs import Recipe
 
 from .._loading import WorkloadSource
 
-Outcome = Literal["done", "failed", "interrupted"]
+Outcome = Literal["done", "failed", "interrupted", "stopped"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,8 @@ class Training:
         keep: whole checkpoints that stay.
         targets: what the run is judged by at its end, beside the workload's own goals.
         exporters: hear every record of the run.
+        guard: what a guard may do; ``None``: nobody looks.
+        shadow_every: applied steps from one shadow to the next, the same batch in fp32 too; ``None``: none.
 
     Raises:
         ValueError: a number that is not above 0.
@@ -48,9 +51,11 @@ class Training:
     keep: int = 2
     targets: tuple[TargetRow, ...] = ()
     exporters: tuple[Exporter, ...] = ()
+    guard: Guard | None = field(default_factory=Guard)
+    shadow_every: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("checkpoint_every", "evaluate_every", "keep"):
+        for name in ("checkpoint_every", "evaluate_every", "keep", "shadow_every"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}: expected 1 or more steps" if name != "keep" else _KEEP)
@@ -80,7 +85,7 @@ class Trained:
     """How a training run ended.
 
     Attributes:
-        outcome: ``"done"``, ``"failed"`` or ``"interrupted"`` (by a signal).
+        outcome: ``"done"``, ``"failed"``, ``"interrupted"`` (by a signal) or ``"stopped"`` (by the guard).
         reason: why, where it did not end well; one sentence.
         signal: number of the signal that stopped it; 0 without one.
         applied: steps that changed the weights.
@@ -89,6 +94,7 @@ class Trained:
         metrics: of the last evaluation, by its forward pass.
         verdicts: on the targets; empty where the run is not done.
         checkpoint: the newest one; ``None`` where there is none.
+        incidents: of the guard, as they stand, by number.
         was_done: whether the run had been done before, and nothing was trained.
     """
 
@@ -101,4 +107,5 @@ class Trained:
     metrics: Mapping[Forward, Mapping[str, float]] = field(default_factory=dict[Forward, Mapping[str, float]])
     verdicts: tuple[Verdict, ...] = ()
     checkpoint: Path | None = None
+    incidents: tuple[IncidentRecord, ...] = ()
     was_done: bool = False

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from typing import IO
 
-from ...records import IncidentRecord, Record, record_line
+from ...records import IncidentRecord, IncidentTally, Record, record_line
 from ._hook_queue import HookQueue
 
 #: Characters of what a command has written to stderr that are told.
@@ -19,7 +19,7 @@ _TOLD = 300
 
 
 class IncidentCommand:
-    """Runs a command for each record of an incident: first when it is seen, and again when its outcome is known.
+    """Runs a command for each incident: when it is seen, and again when its outcome is known.
 
     The command gets the record as one line of JSON on its standard input, and its facts in the environment variables
     ``MIXPREC_INCIDENT_NUMBER``, ``_STEP``, ``_TRIGGER``, ``_SITE``, ``_RUNG`` and ``_OUTCOME``. No shell reads it. Its
@@ -47,14 +47,14 @@ class IncidentCommand:
             raise FileNotFoundError(
                 2, f"IncidentCommand finds no program '{self._words[0]}' (expected a path, or a name in PATH)"
             )
-        self._timeout = timeout
+        self._timeout, self._incidents = timeout, IncidentTally()
         self._process: subprocess.Popen[bytes] | None = None
         self._queue = HookQueue("IncidentCommand", self._run, abort=self._abort, wait=timeout)
 
     def take(self, record: Record) -> None:
-        """Have the command run for an incident; other records are passed over."""
+        """Have the command run for news of an incident; other records are passed over."""
         self._queue.tell()
-        if isinstance(record, IncidentRecord):
+        if isinstance(record, IncidentRecord) and self._incidents.take(record).is_news:
             self._queue.put(record)
 
     def close(self) -> None:

@@ -7,13 +7,13 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-from ...records import IncidentRecord, Record, record_line
+from ...records import IncidentRecord, IncidentTally, Record, record_line
 from ._calls_with_end import CallsWithEnd
 from ._hook_queue import HookQueue
 
 
 class IncidentWebhook:
-    """Posts each record of an incident, as JSON, to a web address: first when it is seen, and again with its outcome.
+    """Posts the record of each incident, as JSON, to a web address: when it is seen, and again with its outcome.
 
     It runs beside the training, one call at a time; a server that hangs is left at the time-out. A failure (no
     connection, a time-out, a status that is not 2xx; redirections count, for they would lose the record) is told once
@@ -38,13 +38,14 @@ class IncidentWebhook:
         if not timeout > 0:
             raise ValueError(f"IncidentWebhook: timeout is {timeout} s: expected more than 0")
         self._url, self._timeout = url, timeout
+        self._incidents = IncidentTally()
         self._calls = CallsWithEnd()
         self._queue = HookQueue("IncidentWebhook", self._post, abort=self._calls.end, wait=timeout)
 
     def take(self, record: Record) -> None:
-        """Have an incident posted; other records are passed over."""
+        """Have news of an incident posted; other records are passed over."""
         self._queue.tell()
-        if isinstance(record, IncidentRecord):
+        if isinstance(record, IncidentRecord) and self._incidents.take(record).is_news:
             self._queue.put(record)
 
     def close(self) -> None:

@@ -9,13 +9,13 @@ from ...records import (
     EventRecord,
     FindingRecord,
     IncidentRecord,
+    IncidentTally,
     Record,
     StatisticsRecord,
     StepRecord,
     UpdateRecord,
 )
 from ._extra import load_extra
-from ._incident_tally import IncidentTally
 from ._prometheus_metrics import DURATIONS, METRICS, Metric
 
 #: Figures of a tensor and their metric.

@@ -10,13 +10,13 @@ from ...records import (
     EventRecord,
     FindingRecord,
     IncidentRecord,
+    IncidentTally,
     Record,
     RunEndRecord,
     StatisticsRecord,
     StepRecord,
     UpdateRecord,
 )
-from ._incident_tally import IncidentTally
 
 #: Figures of a tensor under a cast that are worth a curve.
 TENSOR_FIGURES = ("flushed", "subnormal", "saturated", "sqnr_db", "relative_error", "bias", "amax")

@@ -9,6 +9,7 @@ from ...records import (
     ComparisonRecord,
     FindingRecord,
     IncidentRecord,
+    IncidentTally,
     Record,
     StepRecord,
     incident_text,
@@ -65,6 +66,7 @@ class WandbExporter:
                     f"WandbExporter: run {run!r} has no {needed}(): expected the object that wandb.init() returns"
                 )
         self._run, self._alerts, self._scalars = run, alerts, Scalars()
+        self._incidents = IncidentTally()
         self._whose: tuple[str, int] | None = None
         self._step, self._held = 0, dict[str, float]()
         run.define_metric(f"{PREFIX}/step")
@@ -94,7 +96,7 @@ class WandbExporter:
                 where = f"{record.site}: " if record.site else ""
                 text = f"step {record.step}: {where}{record.message}" + (f"\n{record.remedy}" if record.remedy else "")
                 self._run.alert(title=record.name, text=text, level=_LEVELS[record.severity])
-            case IncidentRecord() if is_unresolved(record):
+            case IncidentRecord() if self._incidents.take(record).is_news and is_unresolved(record):
                 level = _LEVELS["fault" if record.outcome == "stopped" else "warning"]
                 text = f"step {record.step}: {incident_text(record)}"
                 self._run.alert(title=f"incident {record.number}: {record.trigger}", text=text, level=level)

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from mixprec.records import FindingRecord, IncidentRecord, Record, StepRecord, incident_text
+from mixprec.records import FindingRecord, IncidentRecord, IncidentTally, Record, StepRecord, incident_text
 
 from ._frame import Frame
 from ._run_state import RunsState
@@ -52,6 +52,7 @@ class LiveView:
         self._title, self._recipe, self._seed, self._every = title, recipe, seed, every
         self._console = console or Console(stderr=True)
         self._state, self._steps = RunsState(), steps
+        self._incidents = IncidentTally()
         self._live: Live | None = None
         self._drawn, self._stepped, self._is_open = 0.0, time.perf_counter(), True
 
@@ -61,7 +62,7 @@ class LiveView:
         if not self._console.is_terminal:
             if isinstance(record, FindingRecord):
                 self._console.print(Text(f"step {record.step}: {record.severity}: {record.name}: {record.message}"))
-            elif isinstance(record, IncidentRecord):
+            elif isinstance(record, IncidentRecord) and self._incidents.take(record).is_news:
                 self._console.print(Text(f"step {record.step}: {incident_text(record)}"), soft_wrap=True)
         elif time.perf_counter() - self._drawn >= self._every:
             self._draw()

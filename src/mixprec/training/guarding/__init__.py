@@ -4,6 +4,7 @@ from ._guarded import Guarded
 from ._guarding import Guarding
 from ._ruling import Ruling
 from ._run_stopped import RunStopped
+from ._state_meter import StateMeter
 from ._unguarded import Unguarded
 
-__all__ = ["Guarded", "Guarding", "Ruling", "RunStopped", "Unguarded"]
+__all__ = ["Guarded", "Guarding", "Ruling", "RunStopped", "StateMeter", "Unguarded"]

@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn import Parameter
 
 from ...distributed import local_values
 from ...guard import StateNumbers
 from ...optim import KeptWeights
+
+_WIDE = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16})
 
 
 class StateMeter:
@@ -25,6 +28,7 @@ class StateMeter:
 
     def __init__(self, model: nn.Module, kept: Mapping[str, KeptWeights]) -> None:
         self._model, self._kept = model, kept
+        self._names: dict[Parameter, str] = {}
 
     def measure(self, *, with_spread: bool) -> StateNumbers:
         """Measure now.
@@ -44,28 +48,40 @@ class StateMeter:
         )
 
     def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        names = {param: name for name, param in self._model.named_parameters()}
         weights, moments = dict[str, Tensor](), dict[str, Tensor]()
         for kept in self._kept.values():
             masters = {p: extras["master"] for p, extras in kept.extras().items() if "master" in extras}
             for param in kept.parameters():
-                weights[names.get(param, "")] = local_values(masters.get(param, param.detach()))
+                weights[self._name(param)] = local_values(masters.get(param, param.detach()))
             for param, tensors in kept.moments().items():
+                name = self._name(param)
                 for kind, tensor in tensors.items():
-                    values = local_values(tensor)
-                    if values.is_floating_point() and values.element_size() > 1:
-                        moments[f"{names.get(param, '')} ({kind})"] = values
+                    if tensor.dtype in _WIDE:
+                        moments[f"{name} ({kind})"] = local_values(tensor)
         return weights, moments
+
+    def _name(self, param: Parameter) -> str:
+        """By the model, which is asked anew only where a parameter is new: sharding replaces them."""
+        name = self._names.get(param)
+        if name is None:
+            self._names = {p: name for name, p in self._model.named_parameters()}
+            name = self._names.setdefault(param, "")
+        return name
 
 
 def _magnitudes(tensors: Sequence[Tensor]) -> list[float]:
     """Largest magnitude of each; NaN where an element is, 0 of an empty one."""
-    if not tensors:
-        return []
-    pairs = [torch.aminmax(t) if t.numel() else (torch.zeros(()), torch.zeros(())) for t in tensors]
-    device = tensors[0].device
-    told = torch.stack([value.to(device, torch.float64) for pair in pairs for value in pair]).tolist()
-    return [math.nan if math.isnan(low) else max(-low, high) for low, high in zip(told[::2], told[1::2], strict=True)]
+    empty = (torch.zeros(()), torch.zeros(()))
+    alike: dict[tuple[torch.device, torch.dtype], list[int]] = {}
+    for i, tensor in enumerate(tensors):
+        alike.setdefault((tensor.device, tensor.dtype), []).append(i)
+    found = [0.0] * len(tensors)
+    for indices in alike.values():
+        pairs = [torch.aminmax(tensors[i]) if tensors[i].numel() else empty for i in indices]
+        told: list[float] = torch.stack([value for pair in pairs for value in pair]).tolist()
+        for i, low, high in zip(indices, told[::2], told[1::2], strict=True):
+            found[i] = math.nan if math.isnan(low) else max(-low, high)
+    return found
 
 
 def _spread(weights: Mapping[str, Tensor], largest: Mapping[str, float]) -> dict[str, float]:

@@ -102,6 +102,13 @@ def test_an_incident_without_a_step_around_it_is_told_all_the_same(tmp_path):
     assert "It is not decided yet" in page
 
 
+def test_an_incident_that_is_written_again_without_news_is_one_line(tmp_path):
+    longer = incident(1, rung="skip", batches=(41, 42))
+    records = [incident(1, rung="skip"), step(41), longer, step(41), replace(longer, outcome="recovered", resolved=50)]
+    whats = [row[1] for row in told(tmp_path, records).timeline.rows if "incident" in row[1]]
+    assert whats == ["incident 1: loss spike, skip, open", "incident 1: loss spike, skip, recovered at step 50"]
+
+
 def test_linked_incidents_are_told_with_what_they_share(tmp_path):
     records = [
         incident(1, site="blocks.0.fc (input)", trigger="flushed"),
@@ -162,7 +169,20 @@ def test_a_stopped_runs_rule_is_that_of_the_locators_finding(tmp_path):
     located = finding(40, name="overflow", site="blocks.0.fc (output)", rule=rule)
     mortem = told(tmp_path, [*stopped()[:-1], located, stopped()[-1]])
     assert mortem.advice.rule == rule
+    assert "as the finding `overflow` of step 40 asks for:\n\n```toml\n" in mortem.to_markdown()
     assert "as the finding `overflow` of step 40 asks for" in mortem.to_markdown()
+
+
+@pytest.mark.parametrize("site", ["blocks.0.fc.weight", "blocks.0.fc.weight (exp_avg_sq)"])
+def test_a_parameter_that_was_overwritten_is_no_matter_of_the_recipe(tmp_path, site):
+    end = replace(stopped()[-1], trigger="weight jump", site=site)
+    assert told(tmp_path, [*calm(40), end]).advice.rule == ""
+
+
+def test_what_was_told_after_the_last_step_is_shown(tmp_path):
+    end = replace(stopped()[-1], outcome="stopped")
+    rows = told(tmp_path, [*calm(40), end, step(40), event(30, RESUMED, "resumed from step 30")]).timeline.rows
+    assert [row[1] for row in rows[-2:]] == ["replaced later", "resumed: resumed from step 30"]
 
 
 def test_a_stop_of_unknown_cause_promises_nothing(tmp_path):
@@ -182,6 +202,13 @@ def test_a_stop_of_unknown_cause_promises_nothing(tmp_path):
         ({"rung": "skip", "batches": ()}, "Look at the batch of step 41."),
         ({"outcome": "again"}, "the linked incidents tell"),
         ({"outcome": "rehearsed"}, "This was a rehearsal: nothing was done"),
+        ({"rung": "rewind", "batches": ()}, "The same batches were taken again"),
+        ({"trigger": "weight jump"}, "a fault of memory or of the device"),
+        ({"trigger": "moment not finite"}, "a fault of memory or of the device"),
+        ({"trigger": "learning-rate jump"}, "the learning rate's schedule"),
+        ({"trigger": "gradients overflow"}, "which gradient is not finite"),
+        ({"trigger": "noisy operand"}, "which casts the sampled tensors"),
+        ({"trigger": "precision drift"}, "`mixprec plan` finds the layers"),
         ({"trigger": "loss not finite"}, "run --workload FILE --step 41` replays the step"),
         ({"trigger": "loss spike"}, "the learning rate is too high"),
         ({"trigger": "loss scale collapse"}, "which gradient is not finite"),

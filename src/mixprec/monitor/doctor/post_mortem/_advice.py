@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from ....records import FindingRecord, Rung, markdown_text
+from ....specs import ROLES
 from .._rules import compute_rule, goes_with
 from ._case import Case
 from ._widened import widened_rules, widened_sites
@@ -66,26 +67,29 @@ def _skip(case: Case) -> Advice:
 
 
 def _rewind(case: Case) -> Advice:
+    if not case.incident.batches:
+        return Advice(sentences=("The same batches were taken again from the state before it, and none is blamed.",))
     return Advice(
         sentences=(
             *_batches(case),
-            "Where they are sound, the batches only met what the numbers could not hold: the same will come again at "
-            "other batches, as a linked incident.",
+            "Where they are sound, they only met what the numbers could not hold: the same will come again at other "
+            "batches, as a linked incident.",
         )
     )
 
 
 def _escalate(case: Case) -> Advice:
     rule, sites = widened_rules(case), widened_sites(case)
+    batches = _batches(case) if case.incident.batches else ()
     if rule:
         about = "In the recipe, before its own rules, so that the next run starts with it:"
-        return Advice(sentences=_batches(case), rule=rule, about=about)
+        return Advice(sentences=batches, rule=rule, about=about)
     which = (
         ", ".join(f"`{site}`" for site in sites or (case.incident.site,) if site) or "the sites that the action names"
     )
     told = f"Give {which} the wider casts in the recipe, so that the next run starts with them"
     whole = f"{told} ({markdown_text('; '.join(sites.values()))})." if sites else f"{told}."
-    return Advice(sentences=(*_batches(case), whole))
+    return Advice(sentences=(*batches, whole))
 
 
 def _stop(case: Case) -> Advice:
@@ -95,13 +99,8 @@ def _stop(case: Case) -> Advice:
         if checkpoint is None
         else f"What remains is the checkpoint of step {checkpoint}, from which the same command goes on."
     )
-    rule, why = _known_rule(case)
-    told = (
-        f"Change something first, or it ends here again. {why}"
-        if rule
-        else "Change something first, or it ends here again."
-    )
-    return Advice(sentences=(left, told), rule=rule)
+    rule, about = _known_rule(case)
+    return Advice(sentences=(left, "Change something first, or it ends here again."), rule=rule, about=about)
 
 
 _BY_RUNG: Mapping[Rung, Callable[[Case], Advice]] = MappingProxyType(
@@ -119,21 +118,27 @@ _BY_RUNG: Mapping[Rung, Callable[[Case], Advice]] = MappingProxyType(
 #: Words of a trigger, and what they ask for beside what the rung does; the first that fits is told.
 _TRIGGERS: tuple[tuple[tuple[str, ...], str], ...] = (
     (
-        ("not finite", "non-finite", "NaN", "inf "),
+        ("weight not finite", "moment not finite", "weight jump"),
+        "Weights and moments that no step explains were written by something else: other code of the loop, or a fault "
+        "of memory or of the device. Where it comes again on one machine, try another.",
+    ),
+    (
+        ("not finite", "non-finite"),
         "`mixprec doctor {run} --workload FILE --step {step}` replays the step and names the operation that made its "
         "first bad value.",
     ),
+    (("learning-rate",), "Look at the learning rate's schedule around this step."),
     (
-        ("spike", "rise", "diverge"),
+        ("spike", "rise"),
         "A loss or norm that rises on sound batches says that the learning rate is too high there: lower it or warm up "
         "for longer.",
     ),
     (
-        ("loss scale", "skipped"),
+        ("overflow", "vanish", "loss scale", "skipped"),
         "Where skipped steps follow one another, `mixprec doctor {run}` says which gradient is not finite.",
     ),
     (
-        ("saturated", "flushed", "noise", "outlier"),
+        ("saturated", "flushed", "nois", "outlier"),
         "`mixprec doctor {run}` tells which casts the sampled tensors of this layer fit in.",
     ),
     (
@@ -189,7 +194,8 @@ def _known_rule(case: Case) -> tuple[str, str]:
             continue
         if layer in ("", record.site.partition(" (")[0]) and goes_with(recipe, record.rule):
             return record.rule, f"In the recipe, as the finding `{record.name}` of step {record.step} asks for:"
-    rule = compute_rule(layer) if layer else ""
+    # A parameter's name is no layer's, and what is wrong with its values is no format's fault.
+    rule = compute_rule(layer) if incident.site.removeprefix(layer).strip(" ()") in ROLES else ""
     if not rule or not goes_with(recipe, rule):
         return "", ""
     return rule, f"In the recipe, before its own rules, to leave `{layer}` in the compute dtype:"

@@ -29,7 +29,7 @@ _HEADERS = ("step", "what", "loss", "gradient norm", "loss scale")
 def timeline(case: Case) -> Table:
     """The lines around the incident; what lies between two is told as a number of steps."""
     history, kept = case.history, _kept_steps(case)
-    first, last = min([*kept, case.begun]), max([*kept, _last_told(case)])
+    first, last = min([*kept, case.begun]), _end(history, max([*kept, _last_told(case)]))
     others = [i for i in range(first, last + 1) if _is_worth_a_line(history, i)]
     # Those that are nearest say most.
     others = sorted(sorted(others, key=lambda i: abs(i - case.begun))[:_OTHERS])
@@ -55,6 +55,12 @@ def _kept_steps(case: Case) -> set[int]:
     return kept
 
 
+def _end(history: Sequence[Record], last: int) -> int:
+    """With what was told after the last line, before another step was taken."""
+    steps = (i for i in range(last + 1, len(history)) if isinstance(history[i], StepRecord))
+    return next(steps, len(history)) - 1
+
+
 def _until(case: Case) -> int:
     """Where in the history the way of this incident ends: once it is decided and a few steps have followed."""
     decided = _last_told(case)
@@ -78,7 +84,15 @@ def _is_worth_a_line(history: Sequence[Record], i: int) -> bool:
             isinstance(other, FindingRecord) and (other.name, other.step) == (record.name, record.step)
             for other in history[max(0, i - 50) : i + 50]
         )
-    return isinstance(record, FindingRecord | IncidentRecord)
+    if isinstance(record, IncidentRecord):
+        # What is written again to tell of one more batch says nothing new here.
+        before = next((one for one in reversed(history[:i]) if _is_same(one, record)), None)
+        return not isinstance(before, IncidentRecord) or before.outcome != record.outcome
+    return isinstance(record, FindingRecord)
+
+
+def _is_same(one: Record, other: IncidentRecord) -> bool:
+    return isinstance(one, IncidentRecord) and one.number == other.number
 
 
 def _row(case: Case, i: int) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...records import IncidentRecord
+from ._types import IncidentRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +24,11 @@ class Tallied:
     lost_steps: int
     lost_seconds: float
     open: int
+
+    @property
+    def is_news(self) -> bool:
+        """Whether somebody should be told: of a number, or of what came of it."""
+        return self.is_new or self.is_settled
 
 
 class IncidentTally:
