@@ -81,7 +81,9 @@ class Snapshotter:
         snapshot, later = self._shelf.take(place)
         self._spare += later
         owners = self._session.owners({**self._extra, **loaders})
-        parts = snapshot.held.give()
+        parts = snapshot.held.give(
+            as_held=("model",)
+        )  # an optimizer may keep the tensors that it is given, a model not
         state: dict[str, Any] = parts["session"]["state"]
         now: Mapping[str, Any] = owners.session.state_dict()
         state["phases"] = {**state["phases"], "widened": now["phases"]["widened"]}
