@@ -33,6 +33,7 @@ class Snapshotter:
         self._shelf = Shelf[_Snapshot](most=settings.in_memory, quiet=settings.quiet)
         self._spare: list[_Snapshot] = []
         self.bytes = 0
+        self._returned_at = 0.0
 
     def __len__(self) -> int:
         return len(self._shelf)
@@ -76,7 +77,7 @@ class Snapshotter:
         """Be as it was there, but for what an escalation or a loss scale has changed since.
 
         Returns:
-            Seconds since it was taken.
+            Seconds that are lost by it: since it was taken, or since the run last went back.
         """
         snapshot, later = self._shelf.take(place)
         self._spare += later
@@ -85,11 +86,13 @@ class Snapshotter:
             as_held=("model",)
         )  # an optimizer may keep the tensors that it is given, a model not
         state: dict[str, Any] = parts["session"]["state"]
-        now: Mapping[str, Any] = owners.session.state_dict()
-        state["phases"] = {**state["phases"], "widened": now["phases"]["widened"]}
+        own: Mapping[str, Any] = owners.session.state_dict()
+        state["phases"] = {**state["phases"], "widened": own["phases"]["widened"]}
         state["losses"] = {
-            name: {**loss, "scale": now["losses"][name]["scale"]} if loss["kind"] == "static" else loss
+            name: {**loss, "scale": own["losses"][name]["scale"]} if loss["kind"] == "static" else loss
             for name, loss in state["losses"].items()
         }
         load_parts(parts, owners, convert=False)
-        return time.perf_counter() - snapshot.taken_at
+        now = time.perf_counter()
+        lost, self._returned_at = now - max(snapshot.taken_at, self._returned_at), now
+        return lost
