@@ -49,7 +49,7 @@ def test_the_workloads_goals_are_recorded_beside_the_targets():
 
 
 def test_a_target_in_the_wrong_direction_is_refused():
-    asked = target_rows(Targets(quality={"f1": QualityTarget(absolute=0.5)}))
+    asked = target_rows(Targets(quality={"f1": QualityTarget(absolute=0.5, better="lower")}))
     made = comparison("fp32", source=with_metrics(f1=MetricGoal(better="higher")), targets=asked)
     with pytest.raises(ValueError, match=r'quality.f1 counts lower values as better.*write better = "higher"'):
         check(made)

@@ -29,6 +29,13 @@ def test_every_field_is_optional(tmp_path):
     assert Targets().loss_budget(2.0) is None
 
 
+def test_a_metric_whose_direction_nobody_told_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r'quality.accuracy does not tell.*accuracy = { absolute = 0.02, better = "hi'):
+        load(tmp_path, "[quality]\naccuracy = 0.02\n")
+    text = "[quality]\nval_loss = 0.1\n'perplexity/en' = 0.1\naccuracy = { relative = 0.1, better = 'higher' }\n"
+    assert load(tmp_path, text).directions == {"val_loss": "lower", "perplexity/en": "lower", "accuracy": "higher"}
+
+
 def test_reads_all_that_can_be_said(tmp_path):
     text = """
         [quality]

@@ -23,7 +23,8 @@ class Processes:
     command: str | None = None
     """Instead of a workload: any script, run without a shell, with places {seed}, {recipe}, {run} and {steps}."""
     metric: Annotated[tuple[str, ...], Parameter(negative=())] = ()
-    """With --command, once for each: FILE:KEY or FILE:KEY=NAME, in JSON lines or CSV. The first is the loss."""
+    """With --command, once for each: FILE:KEY or FILE:KEY=NAME, in JSON lines or CSV. The first is the loss.
+    What `--targets` judges beside a loss or perplexity says `better` there."""
     jobs: str = "1"
     """Runs at once, each in a process of its own, or `auto`: as cores and memory allow. Times are not compared then."""
     sweep: Annotated[tuple[str, ...], Parameter(negative=())] = ()

@@ -43,7 +43,10 @@ def target_rows(targets: Targets) -> tuple[TargetRow, ...]:
         >>> [row["name"] for row in target_rows(Targets(quality={"loss": QualityTarget(absolute=0.01)}))]
         ['quality.loss']
     """
-    rows = [_quality(name, target.better, target.absolute, target.relative) for name, target in targets.quality.items()]
+    rows = [
+        _quality(name, targets.directions[name], target.absolute, target.relative)
+        for name, target in targets.quality.items()
+    ]
     limits: tuple[tuple[str, float | None, TargetUnit], ...] = (
         ("latency.ratio", targets.latency.ratio, "ratio"),
         ("latency.milliseconds", targets.latency.milliseconds, "milliseconds"),

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+from ..records import Better, better_by_name
 from ..specs import Rule
 
 #: Read by pydantic where a file is loaded: a key that no field has is refused, and no text counts as a number.
@@ -21,7 +22,8 @@ class QualityTarget:
     Attributes:
         absolute: in the metric's units.
         relative: over the baseline's value.
-        better: whether a ``"lower"`` or a ``"higher"`` value of the metric is better.
+        better: whether a ``"lower"`` or a ``"higher"`` value of the metric is better; ``None``: as its name tells,
+            which it does of a loss and of a perplexity alone (``mixprec.records.better_by_name``).
 
     Raises:
         ValueError: neither, both, or a gap that is negative or not finite.
@@ -35,7 +37,7 @@ class QualityTarget:
 
     absolute: float | None = None
     relative: float | None = None
-    better: Literal["lower", "higher"] = "lower"
+    better: Literal["lower", "higher"] | None = None
 
     def __post_init__(self) -> None:
         _check_numbers(absolute=self.absolute, relative=self.relative)
@@ -47,7 +49,7 @@ class QualityTarget:
     def said(self) -> str:
         """In words, for whoever reads a plan's file."""
         gap = f"{self.absolute:g}" if self.absolute is not None else f"{self.relative:g} of the baseline's"
-        return f"at most {gap} {'higher' if self.better == 'lower' else 'lower'}"
+        return f"at most {gap} {'lower' if self.better == 'higher' else 'higher'}"
 
     def largest_gap(self, baseline: float) -> float:
         """The largest gap in the metric's units, where the baseline's value is this."""
@@ -167,6 +169,9 @@ class Targets:
         cost: of the run.
         layers: what layers may be given.
 
+    Raises:
+        ValueError: a metric of which neither its target nor its name tells which values are better.
+
     Example:
         >>> Targets(quality={"loss": QualityTarget(absolute=0.01)}).loss_budget(2.5)
         0.01
@@ -179,6 +184,14 @@ class Targets:
     memory: MemoryTarget = field(default_factory=MemoryTarget)
     cost: CostTarget | None = None
     layers: tuple[LayerTarget, ...] = ()
+
+    def __post_init__(self) -> None:
+        _ = self.directions  # refuses what nobody told
+
+    @property
+    def directions(self) -> Mapping[str, Better]:
+        """Which values of each metric of ``quality`` are better."""
+        return {name: _direction(name, target) for name, target in self.quality.items()}
 
     def loss_budget(self, baseline: float) -> float | None:
         """The largest change of the loss where the baseline's is this; ``None`` without a target for it."""
@@ -206,6 +219,18 @@ class Targets:
         from ._targets_file import read_targets  # which makes targets itself
 
         return read_targets(path)
+
+
+def _direction(name: str, target: QualityTarget) -> Better:
+    better = target.better or better_by_name(name)
+    if better is None:
+        unit, gap = ("absolute", target.absolute) if target.relative is None else ("relative", target.relative)
+        key = name if name.replace("_", "").replace("-", "").isalnum() else f'"{name}"'
+        raise ValueError(
+            f"quality.{name} does not tell which values are better, and the name says it of a loss or a perplexity "
+            f'alone: write {key} = {{ {unit} = {gap:g}, better = "higher" }}, or "lower"'
+        )
+    return better
 
 
 def _check_numbers(**values: float | None) -> None:

@@ -10,6 +10,7 @@ from ._analysis import (
     analysis_json,
 )
 from ._begun import BegunTraining, read_begun, write_begun
+from ._direction import better_by_name
 from ._durable_file import FileFacts, make_folders, read_facts, replace_file, sync_folder, write_file
 from ._fields import to_json
 from ._follow import Followed, RecordFollower
@@ -155,6 +156,7 @@ __all__ = [
     "Writer",
     "analysis_csv",
     "analysis_json",
+    "better_by_name",
     "count",
     "difference",
     "dump_number",

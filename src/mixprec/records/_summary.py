@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ._direction import better_by_name
 from ._pair_plan import PairPlan
 from ._paired import Metric
 from ._smoothed_loss import SMOOTHED_LOSS, TimeToQuality
@@ -162,7 +163,7 @@ class Summary:
         """
         whole = metric.partition("/")[0]
         told = self.better.get(metric) or self.better.get(whole)
-        return told or ("lower" if whole in ("loss", SMOOTHED_LOSS) else None)
+        return told or better_by_name(whole)
 
     def row(self, recipe: str) -> RecipeSummary | None:
         """The row of a recipe."""

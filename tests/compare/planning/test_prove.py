@@ -56,7 +56,7 @@ def test_checks_are_of_the_largest_predicted_losses_and_change_the_held_out_loss
 
 def test_every_target_has_a_verdict(planned):
     targets = Targets(
-        quality={"loss": QualityTarget(absolute=100.0), "accuracy": QualityTarget(absolute=1.0)},
+        quality={"loss": QualityTarget(absolute=100.0), "accuracy": QualityTarget(absolute=1.0, better="higher")},
         latency=LatencyTarget(ratio=0.9),
         memory=MemoryTarget(bytes=1, share=50.0),
         cost=CostTarget(largest=10.0),

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from mixprec.compare import BlackBox
+from mixprec.compare import BlackBox, target_rows
 from mixprec.compare.processes._metric_source import parse_metric, with_loss
 from mixprec.compare.processes._placeholders import fill
+from mixprec.planner import QualityTarget, Targets
 
 COMMAND = "python t.py --seed {seed} --recipe {recipe} --out {run}"
 
@@ -20,6 +21,14 @@ def box(**changes: Any) -> BlackBox:
         "seeds": (0, 1),
     }
     return BlackBox(**(settings | changes))
+
+
+def test_a_metric_that_is_a_loss_by_its_place_alone_is_not_judged():
+    targets = target_rows(Targets(quality={"loss": QualityTarget(absolute=0.1)}))
+    with pytest.raises(ValueError, match=r"'val' is the first metric without a name.*write val=loss if lower"):
+        box(targets=targets)
+    assert box(targets=targets, metrics=("{run}/a.csv:val=loss",)).targets == targets
+    assert box(targets=targets, metrics=("{run}/a.csv:val_loss",)).targets == targets
 
 
 def test_a_name_stays_one_word_whatever_is_in_it():

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mixprec.records import PairPlan, TargetRow
+from mixprec.records import PairPlan, TargetRow, better_by_name
 
 from .._compared import checked_baseline
 from ._log_records import LogFile
-from ._metric_source import MetricSource, parse_metric, with_loss
+from ._metric_source import LOSS, MetricSource, parse_metric, with_loss
 from ._placeholders import fill, places_in
 
 _EXAMPLE = 'such as "python train.py --seed {seed} --recipe {recipe} --out {run}"'
@@ -70,6 +70,7 @@ class BlackBox:
         self._check_command()
         for metric in self.sources:
             self._check_file(metric)
+        self._check_loss()
 
     @property
     def sources(self) -> tuple[MetricSource, ...]:
@@ -117,6 +118,18 @@ class BlackBox:
                 )
         if not places_in(words[0]) and shutil.which(words[0]) is None:
             raise ValueError(f"the command's program '{words[0]}' is not found: expected a name on PATH or a file")
+
+    def _check_loss(self) -> None:
+        """Refuse to judge as a loss what took its name by its place alone."""
+        if all(row["name"] != "quality.loss" for row in self.targets):
+            return
+        for metric in self.sources:
+            if metric.name == LOSS and not metric.is_labelled and better_by_name(metric.key) is None:
+                raise ValueError(
+                    f"'{metric.key}' is the first metric without a name of its own, so the target quality.loss would "
+                    f"judge it as a loss: write {metric.key}=loss if lower values are better, else add a metric that "
+                    f'is the loss, and a target for {metric.key}={metric.key} with better = "higher"'
+                )
 
     def _check_file(self, metric: MetricSource) -> None:
         """Runs that write one file would overwrite each other's."""
