@@ -47,6 +47,23 @@ def test_a_file_of_something_else_is_refused_with_what_to_do(tmp_path: Path, tex
         read_estimates(tmp_path)
 
 
+def test_a_run_of_commands_has_no_workload_to_estimate(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "train.py").write_text("raise RuntimeError('it was run')")
+    header = ComparisonRecord(
+        workload=str(tmp_path / "train.py"),
+        recipes=("fp32",),
+        baseline="fp32",
+        seeds=(0,),
+        steps=1,
+        machine={},
+        versions={},
+        data={"command": "python train.py"},
+    )
+    write_records(tmp_path / "records.jsonl", [header, RunEndRecord(recipe="fp32", seed=0, status="done")])
+    assert main(["report", str(tmp_path), "--hardware", "h100-sxm"]) == 2
+    assert "is a run of --command: a script has no workload to estimate" in capsys.readouterr().err
+
+
 def test_the_command_estimates_the_recipes_of_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     folder = tmp_path / "run"
     (folder / "recipes").mkdir(parents=True)

@@ -114,6 +114,20 @@ def test_a_missing_metric_and_lost_runs_are_told(tmp_path: Path):
     assert "<strong>bf16</strong> failed in 1 of 3 runs; of the others, " in text
 
 
+def test_recipes_whose_runs_all_ended_ill_are_told(tmp_path: Path):
+    ends = [
+        RunEndRecord(recipe=name, seed=seed, status=status, reason=f"boom {name}")
+        for name, status in (("fp32", "failed"), ("bf16", "diverged"))
+        for seed in (0, 1, 2)
+    ]
+    text = page(tmp_path / "a", [HEADER, *ends])
+    assert "All runs of the baseline fp32 failed or diverged: no gap of any recipe can be told" in limits(text)
+    assert "All runs of bf16 failed or diverged: no loss and no gap can be told there" in limits(text)
+    events = text.partition('<h2 id="events">')[2].partition("</section>")[0]
+    assert "nothing failed" not in events
+    assert all(words in events for words in ("run failed", "boom fp32", "run diverged", "boom bf16"))
+
+
 def test_the_command_repeats_the_run_with_its_own_recipes(tmp_path: Path):
     folder = tmp_path / "a b"
     (folder / "recipes").mkdir(parents=True)

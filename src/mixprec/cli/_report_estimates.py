@@ -24,7 +24,7 @@ def write_estimates(run: Path, names: str) -> Path:
         The file.
 
     Raises:
-        ValueError: a folder without a comparison, or a device or workload that cannot be used.
+        ValueError: a folder without a comparison, one of commands, or a device or workload that cannot be used.
         OSError: if the file cannot be written.
     """
     from mixprec.compare import estimate, load_workload, recorded, recorded_recipes
@@ -36,6 +36,11 @@ def write_estimates(run: Path, names: str) -> Path:
         raise ValueError("--hardware has an empty name: expected devices, with a comma between two")
     devices = [named_hardware(name) for name in asked]
     header = recorded(run)
+    if "command" in header.data:
+        raise ValueError(
+            f"{run} is a run of --command: a script has no workload to estimate; leave --hardware out, or give "
+            "`mixprec estimate` a workload of the same model"
+        )
     source = load_workload(header.workload, steps=header.steps)
     recipes = recorded_recipes(run)
     told = [_plain(device, estimate(source, recipes, device)) for device in devices]

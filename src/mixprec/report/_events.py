@@ -1,11 +1,11 @@
-"""What happened in a run's steps: alike events as one line."""
+"""What happened in a run's steps, and which runs ended ill: alike events as one line."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from mixprec.records import EventRecord, RecipeRecords
+from mixprec.records import EventRecord, RecipeRecords, Summary
 
 #: Lines that a page holds; the rest is in the records.
 SHOWN_EVENTS = 200
@@ -36,6 +36,24 @@ def event_lines(recipes: Mapping[str, RecipeRecords]) -> Iterable[EventLine]:
             alike.setdefault((event.name, event.site), []).append(event)
         for (name, site), events in alike.items():
             yield _event_line(recipe, name, site, events)
+
+
+def end_lines(summary: Summary) -> Iterable[EventLine]:
+    """Runs that failed or diverged, one line for each recipe and way, with the first reason."""
+    for row in summary.rows:
+        for status in ("failed", "diverged"):
+            runs = [run for run in row.runs if run.status == status]
+            if runs:
+                steps = sorted({run.steps for run in runs})
+                yield EventLine(
+                    recipe=row.recipe,
+                    name=f"run {status}",
+                    site="",
+                    times=len(runs),
+                    steps=str(steps[0]) if len(steps) == 1 else f"{steps[0]} to {steps[-1]}",
+                    message=next(iter(runs[0].reason.splitlines()), "no reason was told"),
+                    details="",
+                )
 
 
 def _event_line(recipe: str, name: str, site: str, events: list[EventRecord]) -> EventLine:

@@ -87,6 +87,13 @@ def _resolvable(row: RecipeSummary) -> float | None:
 
 def _missing(summary: Summary) -> Iterable[str]:
     """Runs without a result, recipes without a metric that others have, and recipes that were evaluated early."""
+    ill = {row.recipe: sum(run.status in ("failed", "diverged") for run in row.runs) for row in summary.rows}
+    none = [row.recipe for row in summary.rows if row.runs and ill[row.recipe] == len(row.runs)]
+    if summary.baseline in none:
+        yield f"All runs of the baseline {summary.baseline} failed or diverged: no gap of any recipe can be told."
+    others = [name for name in none if name != summary.baseline]
+    if others:
+        yield f"All runs of {', '.join(others)} failed or diverged: no loss and no gap can be told there."
     lost = {
         row.recipe: n
         for row in summary.rows

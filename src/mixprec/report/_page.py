@@ -29,7 +29,7 @@ from mixprec.records import (
 )
 
 from ._curves import gap_chart, has_few_runs, loss_chart
-from ._events import SHOWN_EVENTS, EventLine, event_lines
+from ._events import SHOWN_EVENTS, EventLine, end_lines, event_lines
 from ._folder import RunFolder
 from ._format_map import FormatMap, format_map
 from ._incidents import Incidents, incidents_section
@@ -129,7 +129,7 @@ def make_page(folder: RunFolder) -> Page:
     """Gather a page from a run folder."""
     summary = summarize(folder.records)
     header, recipes = group_by_recipe(folder.records)
-    formats, events = _formats(summary), tuple(event_lines(recipes))
+    formats, events = _formats(summary), (*end_lines(summary), *event_lines(recipes))
     every_interval = every_interval_chart(summary)
     intervals = tuple(one for one in every_interval if is_shown(one, summary))
     order = {row.recipe: index for index, row in enumerate(summary.rows)}
