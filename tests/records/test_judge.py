@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,9 +21,14 @@ from mixprec.records import (
     TargetRow,
     Verdict,
     exit_status,
+    figures_table,
+    gaps_table,
     headline,
+    is_gap_resolved,
     judge,
+    result_table,
     summarize,
+    summary_table,
     verdicts_table,
     worst_first,
 )
@@ -67,6 +74,88 @@ def test_quality_is_judged_by_the_whole_interval(limit: float, unit: str, expect
     assert verdict.outcome == expected
     assert verdict.measured == pytest.approx(0.02)
     assert verdict.interval == pytest.approx((0.02 - 4.3027 * 0.002 / 3**0.5, 0.02 + 4.3027 * 0.002 / 3**0.5), rel=1e-4)
+
+
+def test_a_gap_is_resolved_against_its_target_everywhere():
+    near = {"loss": [-0.01, 0.0, 0.012]}
+    summary = summarize(runs(near, target("quality.loss", 0.05)))
+    low = summary.rows[1]
+    assert not low.loss.gap.resolved
+    assert is_gap_resolved(low, "loss", summary)
+    assert not any("not resolved" in note for note in summary_table(summary).notes)
+    gaps = gaps_table(summary)
+    assert gaps.rows[0][-1] == "yes"
+    assert "resolved: loss against the target, whatever has none against 0" in gaps.notes
+    assert not any("would be needed" in note for note in gaps.notes)
+    assert next(row for row in figures_table(summary).rows if row[:2] == ("low", "loss"))[-1] == "yes"
+    assert "keeps the target at 3 seeds" in headline(low, summary)
+    wide = summarize(runs(near, target("quality.loss", 0.001)))
+    assert not is_gap_resolved(wide.rows[1], "loss", wide)
+    assert "not resolved at 3 seeds: the gap of low" in summary_table(wide).notes
+
+
+def test_what_is_met_though_runs_failed_says_so():
+    records = runs({"loss": [0.018, 0.020, 0.022, 0.02]}, target("quality.loss", 0.5))
+    records.append(RunEndRecord(recipe="low", seed=3, status="failed", reason="boom"))
+    verdict = only(records)
+    assert (verdict.outcome, verdict.reason) == ("met", "met by the others, it failed in 1 of 4 seeds")
+    assert (
+        "quality.loss of low: met by the others, it failed in 1 of 4 seeds" in verdicts_table(summarize(records)).notes
+    )
+    assert (
+        "loss: mean over 4 seeds (fp32), 3 seeds (low); a gap is of the pairs alone, not the difference of two such "
+        "means"
+    ) in summary_table(summarize(records)).notes
+
+
+def test_pairs_are_told_by_recipe_where_they_differ():
+    records = [
+        replace(one, recipes=("fp32", "low", "few")) if isinstance(one, ComparisonRecord) else one
+        for one in runs({"loss": [0.1, 0.2, 0.3]})
+    ]
+    records += [replace(one, recipe="few") for one in records[1:] if one.recipe == "low" and one.seed < 2]
+    notes = summary_table(summarize(records)).notes
+    assert notes[0] == (
+        "gap: mean ± standard deviation of the loss difference, paired over 3 seeds (low), 2 seeds (few)"
+    )
+    assert "loss: mean over 3 seeds (fp32, low), 2 seeds (few)" in notes[1]
+    assert result_table(summarize(records)).notes == notes[1:2]
+
+
+@pytest.mark.parametrize(
+    ("steps", "seconds", "told"),
+    [
+        (5, 0.1, "no ratio, for fp32 has no step time to compare with"),
+        (1, 0.1, "not told, for the first 3 steps of a run are not timed"),
+        (1, math.nan, "not told by the script that was run"),
+        (5, math.nan, "not told by the script that was run"),
+    ],
+)
+def test_why_there_is_no_ratio_of_times(steps: int, seconds: float, told: str):
+    records: list[Record] = [
+        r for r in runs({"loss": [0.0, 0.0]}, target("latency.ratio", 0.5, "ratio")) if not isinstance(r, RunEndRecord)
+    ]
+    records += [RunEndRecord(recipe="fp32", seed=seed, status="failed", reason="boom") for seed in (0, 1)]
+    records += [
+        StepRecord(
+            recipe="low",
+            seed=seed,
+            step=step,
+            loss=1.0,
+            seconds=seconds,
+            applied=True,
+            grad_norm=None,
+            loss_scale=None,
+            tokens=None,
+        )
+        for seed in (0, 1)
+        for step in range(steps)
+    ]
+    summary = summarize(records)
+    assert f"step time: {told}" in summary_table(summary).notes
+    assert only(records).reason == (
+        "no step was timed" if "not told" in told else "fp32 has no step time to compare with"
+    )
 
 
 @pytest.mark.parametrize(("better", "expected"), [("higher", "missed"), ("lower", "met")])

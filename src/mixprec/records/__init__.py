@@ -24,7 +24,7 @@ from ._incident_text import (
     incidents_text,
     is_unresolved,
 )
-from ._judge import judge, worst_first, worst_metrics
+from ._judge import is_gap_resolved, judge, worst_first, worst_metrics
 from ._lines import LeftOut, Salvaged, read_records, record_line, salvage_records, write_records
 from ._lock import RunLock, Writer, last_writer
 from ._memory_tables import MEMORY_KINDS, grouped, memory_table, per_parameter, sites_table
@@ -173,6 +173,7 @@ __all__ = [
     "incident_outcome",
     "incident_text",
     "incidents_text",
+    "is_gap_resolved",
     "is_unresolved",
     "judge",
     "last_writer",

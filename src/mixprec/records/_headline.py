@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ._judge import judge_recipe, worst_first
+from ._judge import is_gap_resolved, judge_recipe, worst_first
 from ._paired import Gap, Metric
 from ._power_told import pairs_told, power_told
 from ._smoothed_loss import SMOOTHED_LOSS
@@ -50,7 +50,11 @@ def _quality(row: RecipeSummary, summary: Summary) -> str:
     metric = row.loss
     if metric is None or metric.mean is None:
         return ended_ill or ("was stopped before its first evaluation" if row.steps else "has not run")
-    text = _baseline(metric) if row.recipe == summary.baseline else _against(metric, summary.baseline)
+    text = (
+        _baseline(metric)
+        if row.recipe == summary.baseline
+        else _against(metric, summary, keeps=is_gap_resolved(row, "loss", summary))
+    )
     if row.evaluated_at is not None and row.evaluated_at < summary.steps:
         text += f", after {row.evaluated_at} of {summary.steps} steps"
     return f"{ended_ill}; where it did not, it {text}" if ended_ill else text
@@ -79,8 +83,8 @@ def _baseline(metric: Metric) -> str:
     return f"is the baseline: loss {number(metric.mean)} over {count(len(metric.per_seed), 'seed')}"
 
 
-def _against(metric: Metric, baseline: str) -> str:
-    gap, loss = metric.gap, number(metric.mean)
+def _against(metric: Metric, summary: Summary, *, keeps: bool) -> str:
+    gap, loss, baseline = metric.gap, number(metric.mean), summary.baseline
     if gap.mean is None:
         return f"has a loss of {loss}, with no run of {baseline} to pair it with"
     if gap.identical:
@@ -89,10 +93,10 @@ def _against(metric: Metric, baseline: str) -> str:
         return f"has a loss of {loss}; its gap to {baseline}, {difference(gap.mean, gap.sd)}, is not resolved at 1 seed"
     if gap.interval is None:
         return f"has a loss of {loss}, and no finite gap to {baseline}"
-    return _interval(gap, metric, baseline)
+    return _interval(gap, metric, baseline, keeps=keeps)
 
 
-def _interval(gap: Gap, metric: Metric, baseline: str) -> str:
+def _interval(gap: Gap, metric: Metric, baseline: str, *, keeps: bool) -> str:
     low, high = gap.interval or (0.0, 0.0)
     span, seeds = f"{difference(low, gap.sd)} to {difference(high, gap.sd)}", count(gap.seeds, "seed")
     loss = f"has a loss of {number(metric.mean)}"
@@ -100,12 +104,14 @@ def _interval(gap: Gap, metric: Metric, baseline: str) -> str:
         sure = f"{span}, {100 * gap.confidence:.3g} % over {seeds}"
         return f"{loss}, {_above_or_below(gap, metric)} {baseline}'s ({sure})"
     mean = difference(gap.mean, gap.sd)
+    if keeps:
+        return f"{loss}; its gap to {baseline}, {mean}, keeps the target at {seeds} ({span} fits)"
     return f"{loss}; its gap to {baseline}, {mean}, is not resolved at {seeds} ({span} fits)"
 
 
 def _power(row: RecipeSummary, summary: Summary) -> str:
     gap = Gap() if row.loss is None else row.loss.gap
-    told = "" if gap.resolved or gap.identical else power_told(gap, pairs_told(summary, gap))
+    told = "" if gap.resolved or gap.identical else power_told(gap, pairs_told(summary, row))
     return told[:1].upper() + told[1:]
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from ._paired import Gap, Metric
 from ._summary import RecipeSummary, Summary
 from ._types import TargetRow
 from ._verdict import TargetOutcome, Verdict, outcome_of
+from ._wording import count
 
 _Judge = Callable[[RecipeSummary, TargetRow, Summary], Verdict]
 
@@ -44,8 +46,44 @@ def judge_recipe(row: RecipeSummary, summary: Summary) -> list[Verdict]:
     """One recipe against every target, the worst first; of the baseline nothing."""
     if row.recipe == summary.baseline:
         return []
-    own = [_JUDGES[target["name"].partition(".")[0]](row, target, summary) for target in summary.targets]
+    own = [
+        _despite_failures(_JUDGES[target["name"].partition(".")[0]](row, target, summary), row)
+        for target in summary.targets
+    ]
     return sorted(own, key=lambda verdict: (_ORDER[verdict.outcome], _margin(verdict)))
+
+
+def is_gap_resolved(row: RecipeSummary, metric: str, summary: Summary) -> bool:
+    """Whether a recipe's gap in a metric is resolved: against the metric's target, or without one against 0.
+
+    Against a target it is where the whole interval keeps the limit, or none of it does.
+    """
+    for target in summary.targets:
+        if target["name"] == f"quality.{metric}" and metric in row.quality:
+            limit = _limit(target, _reference(metric, summary))
+            return outcome_of(_toward_worse(row.quality[metric].gap, target), limit) != "not resolved"
+    return metric in row.quality and row.quality[metric].gap.resolved
+
+
+def _toward_worse(gap: Gap, target: TargetRow) -> tuple[float, float] | None:
+    """A gap's interval in the direction that is worse."""
+    interval = (0.0, 0.0) if gap.identical else gap.interval
+    if interval is not None and target["better"] == "higher":
+        return -interval[1], -interval[0]
+    return interval
+
+
+def _reference(metric: str, summary: Summary) -> Metric | None:
+    baseline = summary.row(summary.baseline)
+    return None if baseline is None else baseline.quality.get(metric)
+
+
+def _despite_failures(verdict: Verdict, row: RecipeSummary) -> Verdict:
+    """What is met is so by the runs that ended: those that failed are told beside it."""
+    failed = sum(run.status == "failed" for run in row.runs)
+    if verdict.outcome != "met" or not failed:
+        return verdict
+    return replace(verdict, reason=f"met by the others, it failed in {failed} of {count(len(row.runs), 'seed')}")
 
 
 def worst_first(row: RecipeSummary, summary: Summary) -> tuple[str, ...]:
@@ -92,14 +130,11 @@ def _sureness(gap: Gap, better: str | None) -> float:
 
 def _quality(row: RecipeSummary, target: TargetRow, summary: Summary) -> Verdict:
     name = target["name"].partition(".")[2]
-    metric, reference = row.quality.get(name), summary.row(summary.baseline)
+    metric = row.quality.get(name)
     diverged = [run.seed for run in row.runs if run.status == "diverged"]
     gap = Gap() if metric is None else metric.gap
     sign = -1.0 if target["better"] == "higher" else 1.0
-    interval = (0.0, 0.0) if gap.identical else gap.interval
-    if interval is not None and sign < 0:
-        interval = -interval[1], -interval[0]
-    limit = _limit(target, None if reference is None else reference.quality.get(name))
+    interval, limit = _toward_worse(gap, target), _limit(target, _reference(name, summary))
     outcome, reason = outcome_of(interval, limit), ""
     if diverged or any(not math.isfinite(value) for value in gap.per_seed.values()):
         outcome, interval = "missed", None
@@ -148,8 +183,18 @@ def _latency(row: RecipeSummary, target: TargetRow, summary: Summary) -> Verdict
     if row.emulated:
         outcome, reason = "not resolved", "its products were emulated here: the time is not that of its formats"
     elif interval is None:
-        reason = "no step was timed" if value is None else "one seed tells no interval of its time"
+        reason = _untimed(row, summary) if value is None else "one seed tells no interval of its time"
     return _figure(row, target, outcome, value, interval=interval, reason=reason)
+
+
+def _untimed(row: RecipeSummary, summary: Summary) -> str:
+    """Why there is no time, or no ratio of two."""
+    if row.step_seconds is None:
+        return "no step was timed"
+    reference = summary.row(summary.baseline)
+    if reference is None or reference.step_seconds is None:
+        return f"{summary.baseline} has no step time to compare with"
+    return f"no seed has a step time of both it and {summary.baseline}"
 
 
 def _milliseconds(seconds: float | None) -> float | None:

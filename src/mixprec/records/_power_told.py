@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import math
 
+from ._judge import is_gap_resolved
 from ._paired import Gap
-from ._summary import Summary
+from ._summary import RecipeSummary, Summary
 from ._wording import count
 
 
-def pairs_told(summary: Summary, gap: Gap) -> float | None:
-    """The gap in loss whose pairs are worth telling: the target's, else a quarter of what can be resolved, rounded."""
+def pairs_told(summary: Summary, row: RecipeSummary) -> float | None:
+    """The gap in loss whose pairs are worth telling: the target's, else a quarter of what can be resolved, rounded.
+
+    ``None`` where the target is met or missed already, so that no more pairs are needed.
+    """
+    judged = any(target["name"] == "quality.loss" for target in summary.targets)
+    if row.loss is None or (judged and is_gap_resolved(row, "loss", summary)):
+        return None
     for target in summary.targets:
         if target["name"] == "quality.loss" and target["unit"] == "absolute" and target["limit"] > 0:
             return target["limit"]
-    resolvable = gap.resolvable()
+    resolvable = row.loss.gap.resolvable()
     return None if not resolvable else float(f"{resolvable / 4:.1g}")
 
 

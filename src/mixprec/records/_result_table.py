@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
+from ._judge import is_gap_resolved
 from ._paired import Metric
 from ._summary import RecipeSummary, Summary
-from ._tables import Table
+from ._tables import Table, unequal_seeds
 from ._wording import NOTHING, difference, number, size, times
 
 _HEADERS = ("recipe", "figure", "forward", "seeds", "value", "gap", "gap_low", "gap_high", "resolved")
@@ -63,6 +64,7 @@ def result_table(summary: Summary) -> Table:
         rows=tuple(
             (row.recipe, *(cells[i] or NOTHING for cells in shown.values())) for i, row in enumerate(summary.rows)
         ),
+        notes=tuple(unequal_seeds(summary)),
     )
 
 
@@ -71,7 +73,7 @@ def figures_table(summary: Summary) -> Table:
 
     Columns: recipe, figure (a metric or a cost with its unit), forward (``recipe`` or ``fp32``), seeds, value (mean
     over seeds), gap to the baseline (mean of the paired differences) with its 95 % interval, and whether it is
-    resolved.
+    resolved (in the recipe's own forward against its target, where it has one; else against 0).
 
     Example:
         >>> from mixprec.records import EvaluationRecord, summarize
@@ -86,7 +88,8 @@ def _figures(row: RecipeSummary, summary: Summary) -> Iterator[tuple[str, ...]]:
     is_baseline = row.recipe == summary.baseline
     for forward, metrics in (("recipe", row.metrics), ("fp32", row.fp32_metrics)):
         for name, metric in metrics.items():
-            gap = ("", "", "", "") if is_baseline else _gap_cells(metric)
+            resolved = is_gap_resolved(row, name, summary) if forward == "recipe" else metric.gap.resolved
+            gap = ("", "", "", "") if is_baseline else _gap_cells(metric, resolved)
             yield (row.recipe, name, forward, str(len(metric.per_seed)), _digits(metric.mean), *gap)
     for name, cost in _COSTS.items():
         if (value := cost(row)) is not None:
@@ -105,9 +108,9 @@ def _gap(metric: Metric | None) -> str:
     return f"{mean} [{low}, {high}]"
 
 
-def _gap_cells(metric: Metric) -> tuple[str, str, str, str]:
+def _gap_cells(metric: Metric, resolved: bool) -> tuple[str, str, str, str]:
     low, high = metric.gap.interval or (None, None)
-    resolved = "" if low is None else "yes" if metric.gap.resolved else "no"
+    resolved = "" if low is None else "yes" if resolved else "no"
     return _digits(metric.gap.mean), _digits(low), _digits(high), resolved
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from ._bootstrap import ENOUGH
-from ._judge import judge, worst_first
+from ._judge import is_gap_resolved, judge, worst_first
 from ._paired import Gap
 from ._power_told import pairs_told, power_told
 from ._summary import RecipeSummary, Summary
@@ -54,13 +54,16 @@ def gaps_table(summary: Summary, most: int | None = None) -> Table | None:
             gap = row.quality[name].gap
             if gap.mean is not None:
                 few = few or (gap.bootstrap is not None and gap.seeds < ENOUGH)
-                rows.append((row.recipe, name, *_gap_cells(gap)))
+                rows.append((row.recipe, name, *_gap_cells(gap, is_gap_resolved(row, name, summary))))
     if not rows:
         return None
     confidence = "95 %" if summary.plan is None else "97.5 %, all looks together"
     notes = [f"interval: {confidence}, Student's t over pairs; bootstrap: 95 %, studentized, beside it"]
     if few:
         notes.append(f"bootstrap: of fewer than {ENOUGH} pairs it covers less often, or reaches farther, than it says")
+    against = [target["name"].partition(".")[2] for target in summary.targets if target["name"].startswith("quality.")]
+    if against:
+        notes.append(f"resolved: {', '.join(against)} against the target, whatever has none against 0")
     notes += _resolvable(summary)
     headers = ("recipe", "metric", "gap", "interval", "bootstrap", "resolvable", "pairs", "resolved")
     return Table(headers=headers, rows=tuple(rows), notes=tuple(notes))
@@ -72,7 +75,7 @@ def _shown(row: RecipeSummary, summary: Summary, most: int | None) -> tuple[str,
     return tuple(name for i, name in enumerate(names) if most is None or i < most or name in asked)
 
 
-def _gap_cells(gap: Gap) -> tuple[str, ...]:
+def _gap_cells(gap: Gap, resolved: bool) -> tuple[str, ...]:
     resolvable = gap.resolvable()
     return (
         difference(gap.mean, gap.sd),
@@ -80,7 +83,7 @@ def _gap_cells(gap: Gap) -> tuple[str, ...]:
         _span(gap.bootstrap, gap.sd),
         NOTHING if resolvable is None else f"{resolvable:.2g}",
         str(gap.seeds),
-        "identical" if gap.identical else "yes" if gap.resolved else "no",
+        "identical" if gap.identical else "yes" if resolved else "no",
     )
 
 
@@ -93,7 +96,7 @@ def _resolvable(summary: Summary) -> list[str]:
     found: list[str] = []
     for row in summary.rows:
         gap = None if row.loss is None or row.recipe == summary.baseline else row.loss.gap
-        told = "" if gap is None or gap.resolved or gap.identical else power_told(gap, pairs_told(summary, gap))
+        told = "" if gap is None or gap.resolved or gap.identical else power_told(gap, pairs_told(summary, row))
         found += [f"loss of {row.recipe}: {told}"] if told else []
     return found
 

@@ -100,7 +100,14 @@ def _seed_run(seed: int, own: RecipeRecords) -> SeedRun:
     status: RunStatus = end.status if end else "unfinished"
     skipped = sum(not record.applied for record in steps.values())
     reason = end.reason if end else ""
-    return SeedRun(seed=seed, status=status, reason=reason, steps=max(steps, default=-1) + 1, skipped=skipped)
+    return SeedRun(
+        seed=seed,
+        status=status,
+        reason=reason,
+        steps=max(steps, default=-1) + 1,
+        skipped=skipped,
+        timed=sum(not math.isnan(record.seconds) for record in steps.values()),
+    )
 
 
 def _has_result(own: RecipeRecords, seed: int) -> bool:

@@ -22,13 +22,14 @@ _SEVERITY: tuple[RunStatus, ...] = ("failed", "diverged", "interrupted", "unfini
 
 @dataclass(frozen=True, kw_only=True)
 class SeedRun:
-    """One recipe's run under one seed: how it ended, and the steps taken and skipped."""
+    """One recipe's run under one seed: how it ended, and the steps taken, skipped, and told with their time."""
 
     seed: int
     status: RunStatus
     reason: str
     steps: int
     skipped: int
+    timed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

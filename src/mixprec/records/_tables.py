@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ._judge import worst_metrics
+from ._judge import is_gap_resolved, worst_metrics
 from ._paired import Metric
 from ._summary import RecipeSummary, Summary
 from ._timing import UNTIMED_STEPS
@@ -169,11 +169,12 @@ def _notes(summary: Summary) -> list[str]:
     others = [row for row in summary.rows if row.recipe != summary.baseline and row.loss is not None]
     paired = [row for row in others if row.loss is not None and row.loss.gap.sd is not None]
     if paired:
-        n = max(row.loss.gap.seeds for row in paired if row.loss is not None)
-        notes.append(f"gap: mean ± standard deviation of the loss difference, paired over {count(n, 'seed')}")
+        over = _over_seeds({row.recipe: row.loss.gap.seeds for row in paired if row.loss is not None})
+        notes.append(f"gap: mean ± standard deviation of the loss difference, paired over {over}")
+    notes += unequal_seeds(summary)
     unresolved: dict[int, list[str]] = {}
     for row in others:
-        if row.loss and row.loss.gap.seeds and not (row.loss.gap.resolved or row.loss.gap.identical):
+        if row.loss and row.loss.gap.seeds and not (row.loss.gap.identical or is_gap_resolved(row, "loss", summary)):
             unresolved.setdefault(row.loss.gap.seeds, []).append(row.recipe)
     notes += [f"not resolved at {count(n, 'seed')}: the gap of {', '.join(names)}" for n, names in unresolved.items()]
     notes += _early(summary)
@@ -182,6 +183,23 @@ def _notes(summary: Summary) -> list[str]:
         emulated = [row.recipe for row in summary.rows if emulation_note(row) == note]
         notes += [f"{note} ({', '.join(emulated)})"] if emulated else []
     return notes
+
+
+def unequal_seeds(summary: Summary) -> list[str]:
+    """Over how many seeds each loss is a mean, where they differ."""
+    over = {row.recipe: len(row.loss.per_seed) for row in summary.rows if row.loss is not None}
+    if len(set(over.values())) < 2:
+        return []
+    return [f"loss: mean over {_over_seeds(over)}; a gap is of the pairs alone, not the difference of two such means"]
+
+
+def _over_seeds(seeds: Mapping[str, int]) -> str:
+    """How many seeds; by recipe where they differ."""
+    names: dict[int, list[str]] = {}
+    for name, n in seeds.items():
+        names.setdefault(n, []).append(name)
+    told = {n: count(n, "seed") for n in names}
+    return ", ".join(told[n] if len(names) == 1 else f"{told[n]} ({', '.join(own)})" for n, own in names.items())
 
 
 def _times_told(summary: Summary) -> list[str]:
@@ -193,7 +211,9 @@ def _times_told(summary: Summary) -> list[str]:
         return [*notes, f"step time: 1.00× is {duration(baseline.step_seconds)} ({summary.baseline}, median)"]
     if notes or not any(row.steps for row in summary.rows):
         return notes
-    if any(run.steps > UNTIMED_STEPS for row in summary.rows for run in row.runs):
+    if any(row.step_seconds is not None for row in summary.rows):
+        return [f"step time: no ratio, for {summary.baseline} has no step time to compare with"]
+    if all(run.steps > UNTIMED_STEPS or not run.timed for row in summary.rows for run in row.runs):
         return ["step time: not told by the script that was run"]
     return [f"step time: not told, for the first {UNTIMED_STEPS} steps of a run are not timed"]
 

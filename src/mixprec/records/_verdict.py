@@ -29,7 +29,7 @@ class Verdict:
         measured: the gap in the direction that is worse, or what a step takes; ``None`` where nothing was measured.
         interval: of that; ``None`` where it has none (memory is the same at every seed).
         pairs: seeds behind it.
-        reason: why it is not resolved or was missed without an interval; else empty.
+        reason: why it is not resolved, was missed without an interval, or is met though runs failed; else empty.
 
     Example:
         >>> Verdict(

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from mixprec.records import ComparisonRecord, RecipeRecords, RecipeSummary, Summary, count, pairs_told, power_told
+from mixprec.records import (
+    ComparisonRecord,
+    RecipeRecords,
+    RecipeSummary,
+    Summary,
+    count,
+    pairs_told,
+    power_told,
+)
 
 from ._folder import RunFolder
 from .estimates import HardwareEstimate
@@ -70,7 +78,7 @@ def _pairs(summary: Summary) -> Iterable[str]:
     told = [
         f"{power} (loss of {row.recipe})"
         for row in sorted(compared, key=lambda row: -(_resolvable(row) or 0.0))
-        if row.loss is not None and (power := power_told(row.loss.gap, pairs_told(summary, row.loss.gap)))
+        if row.loss is not None and (power := power_told(row.loss.gap, pairs_told(summary, row)))
     ]
     if told:
         more = (

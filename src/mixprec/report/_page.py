@@ -17,6 +17,7 @@ from mixprec.records import (
     gaps_table,
     group_by_recipe,
     headline,
+    is_gap_resolved,
     memory_table,
     metrics_table,
     percent,
@@ -157,7 +158,7 @@ def make_page(folder: RunFolder) -> Page:
         repeat=repeat(folder, header),
         left_out_events=max(0, len(events) - SHOWN_EVENTS),
         main=summary_table(summary),
-        unresolved=frozenset(row.recipe for row in summary.rows if _is_unresolved(row)),
+        unresolved=frozenset(row.recipe for row in summary.rows if _is_unresolved(row, summary)),
         metrics=metrics_table(summary),
         seeds=seeds_table(summary),
         charts={
@@ -195,9 +196,9 @@ def _subtitle(summary: Summary) -> str:
     return f"{recipes}, {count(len(summary.seeds), 'seed')}, {count(summary.steps, 'step')} each"
 
 
-def _is_unresolved(row: RecipeSummary) -> bool:
+def _is_unresolved(row: RecipeSummary, summary: Summary) -> bool:
     gap = row.loss.gap if row.loss else None
-    return gap is not None and gap.seeds > 0 and not gap.resolved and not gap.identical
+    return gap is not None and gap.seeds > 0 and not gap.identical and not is_gap_resolved(row, "loss", summary)
 
 
 def _formats(summary: Summary) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mixprec.records import Gap, RecipeSummary, Summary, count, times
+from mixprec.records import Gap, RecipeSummary, Summary, count, is_gap_resolved, times
 
 from ._figures import loss, two_digits
 from .estimates import HardwareEstimate
@@ -38,7 +38,7 @@ def _quality(row: RecipeSummary, summary: Summary) -> str:
     if row.recipe == summary.baseline:
         told = f"baseline: loss {loss(row.loss.mean)} over {count(len(row.loss.per_seed), 'seed')}"
     else:
-        told = gap_words(row.loss.gap, summary.baseline)
+        told = gap_words(row.loss.gap, summary.baseline, keeps=is_gap_resolved(row, "loss", summary))
     return f"{ended_ill}; of the others, {told}" if ended_ill else told
 
 
@@ -50,8 +50,8 @@ def _ended_ill(row: RecipeSummary) -> str:
     return ", ".join(parts)
 
 
-def gap_words(gap: Gap, baseline: str) -> str:
-    """What the pairs tell of a loss.
+def gap_words(gap: Gap, baseline: str, *, keeps: bool = False) -> str:
+    """What the pairs tell of a loss; ``keeps``: it is resolved against its target.
 
     Example:
         >>> gap_words(Gap(per_seed={0: 0.010, 1: 0.012, 2: 0.011}), "fp32")
@@ -69,6 +69,8 @@ def gap_words(gap: Gap, baseline: str) -> str:
         return f"a gap in loss of {two_digits(gap.mean)} with {pairs}{few}"
     reach = two_digits((gap.interval[1] - gap.interval[0]) / 2)
     if not gap.resolved:
+        if keeps:
+            return f"gap in loss {two_digits(gap.mean)}, ±{reach} with {pairs}: the target is kept"
         return f"no gap in loss resolved at ±{reach} with {pairs}"
     side = "above" if gap.mean > 0 else "below"
     return f"loss {two_digits(abs(gap.mean))} {side} {baseline}'s, ±{reach} with {pairs}"
