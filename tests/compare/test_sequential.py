@@ -23,6 +23,7 @@ from mixprec.records import (
     judge,
     read_records,
     summarize,
+    summary_table,
 )
 from tests.compare.fits import comparison
 
@@ -60,6 +61,19 @@ def pairs(records: Sequence[Record], recipe: str) -> int:
     assert row.loss is not None
     assert row.status == "done"
     return row.loss.gap.seeds
+
+
+def test_a_baseline_that_fails_in_the_first_look_ends_the_plan():
+    def train(names: Sequence[str], seeds: Sequence[int]) -> Iterator[Record]:
+        for seed in seeds:
+            for name in names:
+                yield RunEndRecord(recipe=name, seed=seed, status="failed" if name == "base" else "done")
+
+    first = header(PLAN, "near")
+    records = [first, *run_until_resolved(train, first, ("base", "near"), range(PLAN.max_pairs))]
+    assert {record.seed for record in records if isinstance(record, RunEndRecord)} == {0, 1, 2}
+    notes = summary_table(summarize(records)).notes
+    assert "stopped after 3 seeds of at most 12: base failed or diverged in each, so no gap could be paired" in notes
 
 
 def test_each_recipe_stops_at_the_look_that_resolves_it():

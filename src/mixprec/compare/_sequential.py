@@ -6,7 +6,16 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from mixprec.records import ComparisonRecord, RecipeSummary, Record, Summary, judge, looks, summarize
+from mixprec.records import (
+    ComparisonRecord,
+    RecipeSummary,
+    Record,
+    Summary,
+    has_no_baseline,
+    judge,
+    looks,
+    summarize,
+)
 
 #: Trains these recipes under these seeds, and yields what is measured.
 Train = Callable[[Sequence[str], Sequence[int]], Generator[Record]]
@@ -21,7 +30,8 @@ def run_until_resolved(
 ) -> Generator[Record]:
     """Run look by look. A recipe whose gaps are resolved is left out of the next seeds; the baseline is in all.
 
-    Resolved is: against each target of quality; without any, the loss's gap against 0.
+    Resolved is: against each target of quality; without any, the loss's gap against 0. Where all of the baseline's runs
+    failed or diverged, no seed is added: no gap could be paired.
 
     Args:
         train: trains what it is told; what has ended already it leaves out.
@@ -50,7 +60,7 @@ def run_until_resolved(
         seen = [record for record in records if record.seed in header.seeds]
         summary = summarize([header, *seen])
         left = tuple(name for name in left if not is_settled(summary, name))
-        if not left:
+        if not left or has_no_baseline(summary):
             return
 
 

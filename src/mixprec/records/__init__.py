@@ -24,7 +24,7 @@ from ._incident_text import (
     incidents_text,
     is_unresolved,
 )
-from ._judge import is_gap_resolved, judge, worst_first, worst_metrics
+from ._judge import has_no_baseline, is_gap_resolved, judge, worst_first, worst_metrics
 from ._lines import LeftOut, Salvaged, read_records, record_line, salvage_records, write_records
 from ._lock import RunLock, Writer, last_writer
 from ._memory_tables import MEMORY_KINDS, grouped, memory_table, per_parameter, sites_table
@@ -167,6 +167,7 @@ __all__ = [
     "gaps_table",
     "group_by_recipe",
     "grouped",
+    "has_no_baseline",
     "headline",
     "incident_cause",
     "incident_cost",

@@ -78,6 +78,19 @@ def _reference(metric: str, summary: Summary) -> Metric | None:
     return None if baseline is None else baseline.quality.get(metric)
 
 
+def has_no_baseline(summary: Summary) -> bool:
+    """Whether all of the baseline's runs failed or diverged, so that no gap can be told.
+
+    Example:
+        >>> from mixprec.records import RunEndRecord, summarize
+        >>> has_no_baseline(summarize([RunEndRecord(recipe="fp32", seed=0, status="failed", reason="boom")]))
+        True
+    """
+    baseline = summary.row(summary.baseline)
+    runs = () if baseline is None else baseline.runs
+    return bool(runs) and all(run.status in ("failed", "diverged") for run in runs)
+
+
 def _despite_failures(verdict: Verdict, row: RecipeSummary) -> Verdict:
     """What is met is so by the runs that ended: those that failed are told beside it."""
     failed = sum(run.status == "failed" for run in row.runs)

@@ -110,8 +110,8 @@ def _gap(metric: Metric | None) -> str:
 
 def _gap_cells(metric: Metric, resolved: bool) -> tuple[str, str, str, str]:
     low, high = metric.gap.interval or (None, None)
-    resolved = "" if low is None else "yes" if resolved else "no"
-    return _digits(metric.gap.mean), _digits(low), _digits(high), resolved
+    told = "" if low is None else "yes" if resolved else "no"
+    return _digits(metric.gap.mean), _digits(low), _digits(high), told
 
 
 def _digits(value: float | None) -> str:

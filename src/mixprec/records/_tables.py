@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ._judge import is_gap_resolved, worst_metrics
+from ._judge import has_no_baseline, is_gap_resolved, worst_metrics
 from ._paired import Metric
 from ._summary import RecipeSummary, Summary
 from ._timing import UNTIMED_STEPS
@@ -166,6 +166,12 @@ def _flops(row: RecipeSummary) -> str:
 
 def _notes(summary: Summary) -> list[str]:
     notes: list[str] = []
+    if summary.plan is not None and len(summary.seeds) < summary.plan.max_pairs and has_no_baseline(summary):
+        most = summary.plan.max_pairs
+        notes.append(
+            f"stopped after {count(len(summary.seeds), 'seed')} of at most {most}: {summary.baseline} "
+            "failed or diverged in each, so no gap could be paired"
+        )
     others = [row for row in summary.rows if row.recipe != summary.baseline and row.loss is not None]
     paired = [row for row in others if row.loss is not None and row.loss.gap.sd is not None]
     if paired:
