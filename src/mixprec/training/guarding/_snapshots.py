@@ -82,9 +82,7 @@ class Snapshotter:
         snapshot, later = self._shelf.take(place)
         self._spare += later
         owners = self._session.owners({**self._extra, **loaders})
-        parts = snapshot.held.give(
-            as_held=("model",)
-        )  # an optimizer may keep the tensors that it is given, a model not
+        parts = snapshot.held.give(as_held=("model",))  # a model copies what it is given, an optimizer may keep it
         state: dict[str, Any] = parts["session"]["state"]
         own: Mapping[str, Any] = owners.session.state_dict()
         state["phases"] = {**state["phases"], "widened": own["phases"]["widened"]}
