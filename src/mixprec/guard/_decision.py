@@ -15,10 +15,18 @@ class Place:
     Attributes:
         step: applied steps before it.
         batch: number of the batch that comes after it.
+        instead: where the run goes back to in its stead, where the snapshot ended with an earlier process; ``None``:
+            it is there.
     """
 
     step: int
     batch: int
+    instead: Place | None = None
+
+    @property
+    def reached(self) -> Place:
+        """Where the run is after going back to it."""
+        return self if self.instead is None else self.instead
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +73,15 @@ class Decision:
         """Whether the step's update is not made."""
         return self.rung in ("skip", "scale", "rewind", "escalate", "stop")
 
+    @property
+    def stays_the_same(self) -> bool:
+        """Whether a run that goes back less far, to the place that is there instead, comes to the same."""
+        if self.back_to is None or self.back_to.reached == self.back_to:
+            return True
+        return self.rung == "rewind" and min(self.leave_out, default=self.back_to.reached.batch) >= (
+            self.back_to.reached.batch
+        )
+
     def action(self) -> str:
         """What is done, in a sentence."""
         return _ACTIONS[self.rung](self)
@@ -95,7 +112,7 @@ def _skip(decision: Decision) -> str:
 
 
 def _back(decision: Decision) -> str:
-    step = 0 if decision.back_to is None else decision.back_to.step
+    step = 0 if decision.back_to is None else decision.back_to.reached.step
     without = f", without batches {batches_text(decision.leave_out)}" if decision.leave_out else ""
     return f"back to step {step}{without}"
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from ...guard import Guard, Guardian, Place, Possible, Seen, Trigger
+from ...guard import Decision, Guard, Guardian, Place, Possible, Seen, Trigger
 from ...records import IncidentRecord, Record, StatisticsRecord
 from ...specs import OPERANDS
 from .._checkpoint_parts import Restorable
@@ -30,6 +30,14 @@ _NO_WAY_BACK = (
     "guard: {} has no state_dict() and load_state_dict(), so that it cannot be taken back: a step can be left out, and "
     "after going back the run trains on with the batches that follow; torchdata's StatefulDataLoader has both"
 )
+_ELSEWHERE = (
+    "guard: incident {} goes back to step {}, where the run was resumed, and not to step {}, whose snapshot ended with "
+    "the process before: {}"
+)
+_AFTER = {
+    True: "what follows is the same, bit for bit",
+    False: "what follows differs from that of a run that was not interrupted",
+}
 
 
 class Guarded(Unguarded):
@@ -43,7 +51,7 @@ class Guarded(Unguarded):
         super().__init__()
         self.settings, self._session = settings, session
         self._mind = Guardian(settings, recipe=session.listeners.recipe, seed=session.listeners.seed)
-        self._mind.book.reopen(session.incidents, session.applied())
+        self._mind.book.remember(session.incidents, session.applied())
         self._meter = StateMeter(session.owners({}).model, session.kept)
         self._snapshots = Snapshotter(session, settings.snapshots, extra)
         self._batches: NoLoader = NoLoader()
@@ -99,6 +107,7 @@ class Guarded(Unguarded):
             self._first = batches.next_number
             yield batch
         self._first = batches.next_number
+        self._snapshots.forget()
 
     def before_update(self, verdict: Verdict, step: int) -> Ruling:
         """The gradients of a step are finite, and its update is not made."""
@@ -139,7 +148,7 @@ class Guarded(Unguarded):
                 self._session.scales.multiply(decision.factor)
             return
         if decision.back_to is not None:
-            self._go_back(ruling.number, decision.back_to, applied, is_end=decision.rung == "stop")
+            self._go_back(ruling.number, decision, decision.back_to, applied)
         if decision.rung == "escalate":
             self._session.widen(decision.sites, decision.to)
         if decision.rung == "stop":
@@ -151,7 +160,12 @@ class Guarded(Unguarded):
 
     def state_dict(self) -> dict[str, Any]:
         """What a later process goes on with: a text, for its keys come and go with what was seen."""
-        state = {"mind": self._mind.state_dict(), "batches": self._next(), "left_out": sorted(self._left_out)}
+        state = {
+            "mind": self._mind.state_dict(),
+            "batches": self._next(),
+            "left_out": sorted(self._left_out),
+            "snapshots": self._snapshots.state(),
+        }
         return {"text": json.dumps(state)}
 
     def load_state_dict(self, state: Mapping[str, Any], applied: int) -> None:
@@ -162,12 +176,11 @@ class Guarded(Unguarded):
         if self._is_going_back:
             self._mind.went_back(found["mind"]["levels"])
             return
-        self._mind.load_state_dict(found["mind"])
-        self._mind.book.reopen(self._session.incidents, applied)
+        self._mind.load_state_dict(found["mind"], applied)
         self._left_out.update(found["left_out"])
         self._first = int(found["batches"])
         self._batches = NoLoader()
-        self._snapshots.forget()
+        self._snapshots.resume(found["snapshots"])
 
     def _next(self) -> int:
         return max(self._first, self._batches.next_number)
@@ -254,12 +267,16 @@ class Guarded(Unguarded):
     def _record(self, records: list[IncidentRecord]) -> None:
         self._session.listeners.hear(list[Record](records))
 
-    def _go_back(self, number: int, place: Place, applied: int, *, is_end: bool) -> None:
+    def _go_back(self, number: int, decision: Decision, place: Place, applied: int) -> None:
         with self._going_back():
             seconds = self._snapshots.go_back(place, self._batches.loaders)
-        self._batches.went_back(place.batch)
-        if not is_end:
-            self._record([self._mind.book.cost(number, steps=applied - place.step, seconds=seconds)])
+        self._batches.went_back(place.reached.batch)
+        self._first = self._batches.next_number if self._batches.can_go_back else self._first
+        if place.reached.step != place.step:
+            message = _ELSEWHERE.format(number, place.reached.step, place.step, _AFTER[decision.stays_the_same])
+            self._session.tell([Event(step=place.reached.step, name="guard", message=message)])
+        if decision.rung != "stop":
+            self._record([self._mind.book.cost(number, steps=applied - place.reached.step, seconds=seconds)])
 
     @contextmanager
     def _going_back(self) -> Generator[None]:
