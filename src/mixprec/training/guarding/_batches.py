@@ -84,6 +84,7 @@ class NumberedBatches(NoLoader, Generic[Batch]):
         """The loader was taken back; its iterator was not."""
         if self.can_go_back:
             self.next_number, self._is_elsewhere = number, True
+            self.end_step()
 
     def give_random_states_back(self) -> None:
         """As if the batches since the last step had not been trained on: those that are left out consume nothing.
