@@ -106,6 +106,7 @@ def test_a_row_tells_of_all_seeds():
     )
     row = drill_row("learning-rate", [LOST])
     assert row[1:8] == ("0/1: unseen (limit 10)", "–", "–", "0/1", "stopped 1/1", "diverged 1/1", "12")
+    assert drill_row("learning-rate", [replace(RUN, loss_without_guard=1.77e9)])[6] == "+1.77e+09"
     other = replace(RUN, trigger="gradient spike", rungs=("stop",))
     assert drill_row("learning-rate", [RUN, RUN, other])[2:4] == ("loss spike (+1)", "rewind, skip x2 (+1)")
 

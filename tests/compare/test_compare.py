@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import resource
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,10 +20,13 @@ from mixprec.records import (
     EvaluationRecord,
     EventRecord,
     MemoryRecord,
+    Record,
     RunEndRecord,
     StepRecord,
     read_records,
+    summarize,
 )
+from mixprec.report import write_report
 from mixprec.specs import Phase, recipe
 from mixprec.training import _memory_meter
 from tests.compare.fits import comparison, fit, loss, source
@@ -225,6 +229,27 @@ def test_interrupted_runs_are_kept_and_resumed(tmp_path: Path):
     for name, seed in itertools.product(("fp32", "mxfp8"), (0, 1)):
         assert losses(records, name, seed) == losses(read(whole), name, seed)
     assert {r.status for r in of(records, RunEndRecord)} == {"done"}
+
+
+def test_a_full_disk_leaves_a_folder_that_can_be_read_and_resumed(tmp_path: Path):
+    out, kept = tmp_path / "run", resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def limit(record: Record) -> None:
+        if isinstance(record, StepRecord) and (record.seed, record.step) == (1, 2):
+            resource.setrlimit(resource.RLIMIT_FSIZE, ((out / "records.jsonl").stat().st_size + 40, kept[1]))
+
+    try:
+        with pytest.raises(OSError, match=r"File too large.*records\.jsonl"):
+            compare(comparison("fp32", "bf16", seeds=(0, 1)), out, on_record=limit)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, kept)
+    assert not (out / "records.jsonl").read_bytes().endswith(b"\n")  # a line is cut off
+    rows = summarize(read(out)).rows
+    found = {(row.recipe, run.seed): run.status for row in rows for run in row.runs}
+    assert found == {("fp32", 0): "done", ("bf16", 0): "done", ("fp32", 1): "unfinished", ("bf16", 1): "unfinished"}
+    assert write_report(out).exists()
+    compare(comparison("fp32", "bf16", seeds=(0, 1)), out, resume=True)
+    assert {(end.recipe, end.seed): end.status for end in of(read(out), RunEndRecord)} == dict.fromkeys(found, "done")
 
 
 def test_resuming_may_add_recipes_and_seeds(tmp_path: Path):

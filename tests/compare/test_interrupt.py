@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterable
@@ -9,10 +10,12 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from mixprec.compare import Workload, compare
+from mixprec.compare import Workload, compare, compare_commands
 from mixprec.compare._interrupt import Interrupt
-from mixprec.records import RunEndRecord, StepRecord, read_records
+from mixprec.compare.processes._run_place import run_place
+from mixprec.records import Record, RunEndRecord, StepRecord, read_records
 from tests.compare.fits import batch_of, comparison, fit, source
+from tests.compare.processes.scripts import script_box
 
 
 class Swallowing:
@@ -50,6 +53,25 @@ def test_ctrl_c_in_a_finalizer_of_the_trial_leaves_no_folder(tmp_path: Path):
     with pytest.raises(KeyboardInterrupt):
         compare(comparison("fp32", source=source(interrupted, at=0)), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_ctrl_c_in_a_finalizer_stops_the_commands(tmp_path: Path):
+    out = tmp_path / "run"
+
+    def swallow(record: Record) -> None:
+        if isinstance(record, RunEndRecord) and record.recipe == "base":
+            Swallowing()
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        compare_commands(script_box(tmp_path, "base", "slow", "never"), out, jobs=2, on_record=swallow)
+    assert signal.getsignal(signal.SIGINT) == before
+    ends = [r for r in read_records(out / "records.jsonl") if isinstance(r, RunEndRecord)]
+    assert [(end.recipe, end.status) for end in ends] == [("base", "done"), ("slow", "interrupted")]
+    assert ends[-1].reason == "stopped by the user"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((run_place(out, "slow", 0) / ".process").read_text()), 0)
 
 
 def test_a_handler_of_the_callers_own_is_called_and_not_overruled():

@@ -17,9 +17,10 @@ from tests.architecture import tree
 
 LANGUAGES = ("python", "console")
 #: Of blocks that are no program: settings, what is printed, what lies in a folder.
-OTHERS = ("toml", "yaml", "text")
+OTHERS = ("toml", "yaml", "text", "markdown")
 _FENCED = re.compile(
-    r"^(?P<comments>(?:<!-- [^\n]* -->\n)*)```(?P<language>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
+    r"^(?P<comments>(?:<!-- [^\n]* -->\n)*)(?P<fence>`{3,})(?P<language>\w*)\n(?P<text>.*?)^(?P=fence)$",
+    re.DOTALL | re.MULTILINE,
 )
 _COMMENT = re.compile(r"<!-- (.*) -->")
 _NOT_RUN, _RUN_WITH, _ANEW = "not run: ", "run with: ", "run anew"
@@ -56,6 +57,11 @@ def blocks(page: str) -> list[Block]:
         ValueError: of a comment that begins like these and is none, or that changes what is not there.
     """
     return [_block(page, found) for found in _FENCED.finditer(page)]
+
+
+def is_well_fenced(page: str) -> bool:
+    """Whether every fence belongs to a block."""
+    return "\n```" not in _FENCED.sub("", page)
 
 
 def _block(page: str, found: re.Match[str]) -> Block:

@@ -17,14 +17,23 @@ from .training import SEEDS, gap, linear_recipe
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("scales")]
 
 
-def test_without_scales_gradients_need_more_range_and_both_lose() -> None:
-    everywhere = linear_recipe("e4m3", LayerPrecision.uniform("e4m3"))
-    wide_gradients = linear_recipe("e4m3-e5m2", LayerPrecision.of(input="e4m3", weight="e4m3", grad_output="e5m2"))
-    narrow = statistics.median(gap(everywhere, seed) for seed in SEEDS)
-    wide = statistics.median(gap(wide_gradients, seed) for seed in SEEDS)
+EVERYWHERE = linear_recipe("e4m3", LayerPrecision.uniform("e4m3"))
+WIDE_GRADIENTS = linear_recipe("e4m3-e5m2", LayerPrecision.of(input="e4m3", weight="e4m3", grad_output="e5m2"))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_without_scales_gradients_need_the_range_of_e5m2(seed: int) -> None:
+    narrow, wide = (gap(each, seed, steps=400, batch=4) for each in (EVERYWHERE, WIDE_GRADIENTS))
     print(f"e4m3 everywhere {narrow:+.4f}, e5m2 gradients {wide:+.4f}")
-    assert wide > 0.05
-    assert narrow > 2 * wide
+    assert wide <= 0.05
+    assert narrow >= 0.3
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_without_scales_both_lose_where_gradients_are_four_times_smaller(seed: int) -> None:
+    narrow, wide = (gap(each, seed) for each in (EVERYWHERE, WIDE_GRADIENTS))
+    print(f"e4m3 everywhere {narrow:+.4f}, e5m2 gradients {wide:+.4f}")
+    assert min(narrow, wide) > 0.05
 
 
 @pytest.mark.parametrize("name", ["mxfp8", "fp8"])

@@ -90,7 +90,10 @@ def _often(words: Sequence[str]) -> str:
 def _above(differences: Sequence[float], otherwise: str) -> str:
     """The mean; where a run came to no end, that."""
     lost = sum(not math.isfinite(difference) for difference in differences)
-    return f"{otherwise} {lost}/{len(differences)}" if lost else f"{statistics.fmean(differences):+.4f}"
+    if lost:
+        return f"{otherwise} {lost}/{len(differences)}"
+    mean = statistics.fmean(differences)
+    return f"{mean:+.4f}" if abs(mean) < 100 else f"{mean:+.3g}"
 
 
 def _of(folder: Path, run: str) -> str:

@@ -66,7 +66,7 @@ def compare(
         start = RunFolder.resume if resume else RunFolder.create
         folder = start(Path(out), header, comparison.recipes)
         told(header)
-        with closing(_trained(comparison, header, folder, slots)) as records:
+        with closing(_trained(comparison, header, folder, slots, interrupt)) as records:
             _record(records, folder, told, interrupt)
     return folder.path
 
@@ -86,7 +86,9 @@ def _record(records: Iterable[Record], folder: RunFolder, told: Callable[[Record
         raise
 
 
-def _trained(comparison: Comparison, header: ComparisonRecord, folder: RunFolder, slots: int) -> Generator[Record]:
+def _trained(
+    comparison: Comparison, header: ComparisonRecord, folder: RunFolder, slots: int, interrupt: Interrupt
+) -> Generator[Record]:
     """What is measured; with a plan of pairs, look by look."""
 
     def train(names: Sequence[str], seeds: Sequence[int]) -> Generator[Record]:
@@ -94,7 +96,7 @@ def _trained(comparison: Comparison, header: ComparisonRecord, folder: RunFolder
         part = replace(comparison, recipes=recipes, seeds=tuple(seeds), plan=None)
         if slots == 1:
             return run(part, finished=folder.finished)
-        return run_in_processes(part, folder.path, slots, finished=folder.finished)
+        return run_in_processes(part, folder.path, slots, finished=folder.finished, check=interrupt.check)
 
     if comparison.plan is None:
         return train(comparison.names, comparison.seeds)

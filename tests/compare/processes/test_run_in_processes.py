@@ -7,12 +7,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from mixprec.compare import Comparison, compare, load_workload
+from mixprec.compare import Comparison, compare, load_workload, plan_pairs, recorded
 from mixprec.compare.processes._run_place import refuse_running, run_place
 from mixprec.records import (
     BESIDE,
@@ -24,6 +25,7 @@ from mixprec.records import (
     StepRecord,
     read_records,
 )
+from mixprec.report import write_report
 from mixprec.specs import recipe
 from tests.compare import fits
 
@@ -115,6 +117,41 @@ def test_a_killed_worker_is_told_and_run_again(tmp_path: Path):
         ("bf16", "done"),
     }
     assert [r.step for r in records if isinstance(r, StepRecord) and r.recipe == "bf16"] == list(range(6))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_one_thread")
+def test_a_plan_of_pairs_adds_the_pairs_that_one_process_adds(tmp_path: Path):
+    made = replace(written(tmp_path, "fp32", "mxfp8", seeds=tuple(range(4))), plan=plan_pairs(4))
+    one, several = compare(made, tmp_path / "one"), compare(made, tmp_path / "several", jobs=2)
+    losses = [
+        {(r.recipe, r.seed, r.step): r.loss for r in read_records(place / "records.jsonl") if isinstance(r, StepRecord)}
+        for place in (one, several)
+    ]
+    assert losses[0] == losses[1]
+    assert recorded(several).seeds == recorded(one).seeds == (0, 1, 2, 3)
+
+
+@pytest.mark.slow
+def test_a_worker_whose_disk_is_full_is_told_and_the_others_go_on(tmp_path: Path):
+    out, flag = tmp_path / "run", tmp_path / "full"
+    flag.touch()
+    # How long a file of the process may become: its records are longer, its standard error is not.
+    limit = "__import__('resource').setrlimit(__import__('resource').RLIMIT_FSIZE, (3000, 3000))"
+    made = written(
+        tmp_path, "fp32", seeds=(0, 1), pause=f"seed and __import__('os').path.exists({str(flag)!r}) and {limit}"
+    )
+
+    def ends() -> dict[int, RunEndRecord]:
+        return {r.seed: r for r in read_records(out / "records.jsonl") if isinstance(r, RunEndRecord)}
+
+    compare(made, out, jobs=2)
+    assert (ends()[0].status, ends()[1].status) == ("done", "failed")
+    assert "File too large" in ends()[1].reason
+    assert write_report(out).exists()
+    flag.unlink()
+    compare(made, out, jobs=2, resume=True)
+    assert {end.status for end in ends().values()} == {"done"}
 
 
 @pytest.mark.slow

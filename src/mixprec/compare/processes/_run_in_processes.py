@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,7 +31,12 @@ def with_slots(header: ComparisonRecord, slots: int) -> ComparisonRecord:
 
 
 def run_in_processes(
-    comparison: Comparison, folder: Path, slots: int, *, finished: Iterable[tuple[str, int]] = ()
+    comparison: Comparison,
+    folder: Path,
+    slots: int,
+    *,
+    finished: Iterable[tuple[str, int]] = (),
+    check: Callable[[], None] = lambda: None,
 ) -> Generator[Record]:
     """Train, and yield what is measured as it is measured, from so many processes at once.
 
@@ -42,6 +47,7 @@ def run_in_processes(
         folder: the comparison's, for the runs' own folders.
         slots: processes at once.
         finished: (recipe, seed) pairs to leave out.
+        check: raises a Ctrl-C that something else has swallowed.
     """
     done, threads = set(finished), threads_of(slots)
     jobs = (
@@ -50,4 +56,4 @@ def run_in_processes(
         for recipe in comparison.recipes
         if (recipe.name, seed) not in done
     )
-    yield from run_jobs(jobs, slots)
+    yield from run_jobs(jobs, slots, check)

@@ -147,10 +147,11 @@ class Guarded(Unguarded):
             if decision.rung == "scale":
                 self._session.scales.multiply(decision.factor)
             return
+        if decision.rung == "escalate":
+            # Before going back, to where a site may be as wide as can be: it has been narrow since, in a later phase.
+            self._session.widen(decision.sites, decision.to)
         if decision.back_to is not None:
             self._go_back(ruling.number, decision, decision.back_to, applied)
-        if decision.rung == "escalate":
-            self._session.widen(decision.sites, decision.to)
         if decision.rung == "stop":
             raise RunStopped(self._mind.book.incidents[-1])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -46,12 +46,16 @@ class HeldState:
             del self._buffers[path]
         self._queued = _recorded()
 
-    def give(self) -> dict[str, Any]:
-        """A copy of what is held, which stays."""
+    def give(self, *, as_held: Container[str] = ()) -> dict[str, Any]:
+        """A copy of what is held, which stays.
+
+        Args:
+            as_held: branches of the tree that are given without a copy: whoever takes them copies them himself.
+        """
         for event in self._queued:
             event.synchronize()
-        fresh = HeldState()
-        return cast("dict[str, Any]", fresh._copied(self._tree, ()))
+        fresh, tree = HeldState(), cast("dict[str, Any]", self._tree)
+        return {name: part if name in as_held else fresh._copied(part, (name,)) for name, part in tree.items()}
 
     def _copied(self, value: Any, path: tuple[object, ...]) -> Any:
         if isinstance(value, Tensor):

@@ -50,7 +50,7 @@ class Snapshotter:
         self._begun: _Begun | None = None
         self._is_resumed = False
         self.bytes = 0
-        self._has_told = False
+        self._has_told, self._returned_at = False, 0.0
 
     def __len__(self) -> int:
         return len(self._shelf)
@@ -117,7 +117,7 @@ class Snapshotter:
         """Be as it was there, but for what an escalation or a loss scale has changed since.
 
         Returns:
-            Seconds since it was taken.
+            Seconds that are lost by it: since it was taken, or since the run last went back.
         """
         held, later = self._shelf.take(place)
         self._spare += later
@@ -128,16 +128,20 @@ class Snapshotter:
             snapshot = self._begun.snapshot
             self._shelf.settle(place.reached.step)
         owners = self._session.owners({**self._extra, **loaders})
-        parts = snapshot.held.give()
+        parts = snapshot.held.give(
+            as_held=("model",)
+        )  # an optimizer may keep the tensors that it is given, a model not
         state: dict[str, Any] = parts["session"]["state"]
-        now: Mapping[str, Any] = owners.session.state_dict()
-        state["phases"] = {**state["phases"], "widened": now["phases"]["widened"]}
+        own: Mapping[str, Any] = owners.session.state_dict()
+        state["phases"] = {**state["phases"], "widened": own["phases"]["widened"]}
         state["losses"] = {
-            name: {**loss, "scale": now["losses"][name]["scale"]} if loss["kind"] == "static" else loss
+            name: {**loss, "scale": own["losses"][name]["scale"]} if loss["kind"] == "static" else loss
             for name, loss in state["losses"].items()
         }
         load_parts(parts, owners, convert=False)
-        return time.perf_counter() - snapshot.taken_at
+        now = time.perf_counter()
+        lost, self._returned_at = now - max(snapshot.taken_at, self._returned_at), now
+        return lost
 
     def _begin_again(self, place: Place, loaders: Mapping[str, Restorable]) -> None:
         self._is_resumed = False
