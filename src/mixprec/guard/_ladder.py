@@ -114,9 +114,7 @@ class Ladder:
         match rung:
             case "skip":
                 most = 0 if settings.skip is None else settings.skip.limit
-                if (
-                    case.kind == "told"
-                ):  # a jump that comes again after other steps lies in the schedule: no use to wait
+                if case.kind == "told":  # what comes again after other steps lies in the schedule: waiting is no use
                     return most > 0 and not self._applied_since and self._skips_in_row < 2 * settings.snapshots.every
                 return self._skips_in_row < most
             case "scale":

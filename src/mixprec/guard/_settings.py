@@ -142,8 +142,9 @@ class Snapshots:
         longest = self.every * (self.in_memory - 1)
         if self.quiet > longest:
             raise ValueError(
-                f"Snapshots: one is good after {self.quiet} quiet steps, and with {self.in_memory} in memory, {self.every} "
-                f"steps apart, it is gone after {longest}: expected quiet of at most {longest}, or more in memory"
+                f"Snapshots: one is good after {self.quiet} quiet steps, and with {self.in_memory} in memory, "
+                f"{self.every} steps apart, it is gone after {longest}: expected quiet of at most {longest}, or more "
+                "in memory"
             )
 
 

@@ -6,6 +6,7 @@ import multiprocessing
 import random
 import signal
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,11 +114,13 @@ def _instants(chance: random.Random, whole: Path, count: int) -> list[Kill]:
     return [Instant(chance.randrange(size // 3), chance.uniform(0, 0.02)) for _ in range(count)]
 
 
-def test_the_whole_runs_have_what_they_are_to_have(flips: Path, rows: Path):
-    for folder, rungs in ((flips, {"skip": 3, "rewind": 4}), (rows, {"skip": 5, "rewind": 1})):
-        last = {record.number: record for record in _incidents(folder)}
-        assert {rung: sum(one.rung == rung for one in last.values()) for rung in rungs} == rungs
-        assert len(_losses(folder)) == STEPS
+def _rungs(folder: Path) -> Counter[str]:
+    assert len(_losses(folder)) == STEPS
+    return Counter(record.rung for record in {record.number: record for record in _incidents(folder)}.values())
+
+
+def test_the_whole_run_has_what_it_is_to_have(flips: Path):
+    assert _rungs(flips) == {"skip": 3, "rewind": 4}
 
 
 def test_killed_at_a_few_instants(flips: Path, tmp_path: Path):
@@ -147,10 +150,11 @@ def test_killed_at_fifty_instants(flips: Path, tmp_path: Path, seed: int):
 def test_batches_that_are_left_out_are_so_again_or_an_event_says_what_differs(
     rows: Path, tmp_path: Path, is_after: bool
 ):
+    assert _rungs(rows) == {"skip": 5, "rewind": 1}
     chance = random.Random(is_after)
     same = [
         _check(tmp_path / "planted", rows, ROWS, [Death(name="load_parts", call=1, is_after=is_after)], may_differ=True)
     ]
-    for i in range(4):
+    for i in range(2):
         same.append(_check(tmp_path / f"run{i}", rows, ROWS, _instants(chance, rows, 2), may_differ=True))
     assert any(same)

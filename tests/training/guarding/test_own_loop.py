@@ -55,7 +55,7 @@ def train(
     calls = 0
     for _ in range(3):
         for x, which in guarded.batches(loader, leave_out=leave_out):
-            number = guarded.state_dict() and guarded._batches.number  # pyright: ignore[reportPrivateUsage]
+            number = guarded._batches.numbers[-1]  # pyright: ignore[reportPrivateUsage]
             assert number is not None
             calls += 1
             if calls == damage_at:
