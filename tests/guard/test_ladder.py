@@ -120,8 +120,7 @@ def test_what_was_done_survives_the_way_back_and_a_resume():
     assert rung(guardian, seen(50, 9.0)) == "rewind"
     guardian.went_back(levels)
     other = Guardian(guardian.settings, recipe="bf16", seed=0)
-    other.load_state_dict(guardian.state_dict())
-    other.book.reopen(guardian.book.incidents, 40)
+    other.load_state_dict(guardian.state_dict(), 50)
     for one in (guardian, other):
         assert [rung(one, seen(50, 9.0)) for _ in range(3)] == ["escalate"] * 3
     assert other.book.incidents == guardian.book.incidents

@@ -26,6 +26,10 @@ from mixprec.guard import Clip, Escalate, Guard, Rewind, Scale, Skip, Snapshots
         (lambda: Escalate(most_sites=1.5), "most_sites is 1.5"),  # type: ignore[arg-type]
         (lambda: Snapshots(in_memory=1), "in_memory is 1: expected a whole number from 2 on"),
         (lambda: Guard(gap=-1.0), "gap is -1.0"),
+        (lambda: Guard(gap_is_relative=True), "there is no gap"),
+        (lambda: Snapshots(every=5, quiet=100, in_memory=2), "it is gone after 5"),
+        (lambda: Clip(decay="a"), "decay is 'a'"),  # type: ignore[arg-type]
+        (lambda: Scale(factor="x"), "factor is 'x'"),  # type: ignore[arg-type]
     ],
 )
 def test_a_contradiction_is_refused(make: Callable[[], object], message: str):
@@ -36,6 +40,8 @@ def test_a_contradiction_is_refused(make: Callable[[], object], message: str):
 def test_a_setting_of_another_kind_is_refused():
     with pytest.raises(TypeError, match="skip is 3, expected a Skip or None"):
         Guard(skip=3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="dry_run is 'yes', expected True or False"):
+        Guard(dry_run="yes")  # type: ignore[arg-type]
 
 
 def test_rungs_are_told_in_order():

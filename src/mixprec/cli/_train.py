@@ -181,7 +181,8 @@ def _show(trained: Trained, folder: Path) -> None:
     if trained.reason:
         print(f"mixprec: {trained.reason}", file=sys.stderr)
     if trained.outcome in ("failed", "interrupted", "stopped"):
-        print("mixprec: the same command goes on from the newest checkpoint", file=sys.stderr)
+        first = "mend what led to it first; then " if trained.outcome == "stopped" else ""
+        print(f"mixprec: {first}the same command goes on from the newest checkpoint", file=sys.stderr)
 
 
 def _status(trained: Trained) -> int:

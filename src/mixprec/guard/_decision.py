@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..records import Rung
-from ._trigger import Trigger
+from ._trigger import NOT_FINITE, Trigger
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,10 +15,18 @@ class Place:
     Attributes:
         step: applied steps before it.
         batch: number of the batch that comes after it.
+        instead: where the run goes back to in its stead, where the snapshot ended with an earlier process; ``None``:
+            it is there.
     """
 
     step: int
     batch: int
+    instead: Place | None = None
+
+    @property
+    def reached(self) -> Place:
+        """Where the run is after going back to it."""
+        return self if self.instead is None else self.instead
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +73,15 @@ class Decision:
         """Whether the step's update is not made."""
         return self.rung in ("skip", "scale", "rewind", "escalate", "stop")
 
+    @property
+    def stays_the_same(self) -> bool:
+        """Whether a run that goes back less far, to the place that is there instead, comes to the same."""
+        if self.back_to is None or self.back_to.reached == self.back_to:
+            return True
+        return self.rung == "rewind" and min(self.leave_out, default=self.back_to.reached.batch) >= (
+            self.back_to.reached.batch
+        )
+
     def action(self) -> str:
         """What is done, in a sentence."""
         return _ACTIONS[self.rung](self)
@@ -88,14 +105,15 @@ def batches_text(batches: tuple[int, ...]) -> str:
 
 def _skip(decision: Decision) -> str:
     return (
-        f"the step is left out, with batch {batches_text(decision.leave_out)}"
+        f"the step is left out, with {'batch' if len(decision.leave_out) == 1 else 'batches'} "
+        f"{batches_text(decision.leave_out)}"
         if decision.leave_out
         else "the step is left out"
     )
 
 
 def _back(decision: Decision) -> str:
-    step = 0 if decision.back_to is None else decision.back_to.step
+    step = 0 if decision.back_to is None else decision.back_to.reached.step
     without = f", without batches {batches_text(decision.leave_out)}" if decision.leave_out else ""
     return f"back to step {step}{without}"
 
@@ -106,7 +124,9 @@ def _wider(decision: Decision) -> str:
 
 
 _ACTIONS = {
-    "tell": lambda decision: "nothing is done",
+    "tell": lambda decision: (
+        "nothing is done" if decision.trigger.name not in NOT_FINITE else "nothing is done but that the step is skipped"
+    ),
     "clip": lambda decision: "the gradient is clipped",
     "scale": lambda decision: f"the loss scale is multiplied by {decision.factor:g}, and the step is left out",
     "skip": _skip,

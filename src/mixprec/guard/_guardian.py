@@ -96,6 +96,7 @@ class Guardian:
         self._heard.clear()
         if not triggers:
             return None, []
+        triggers = in_order(triggers)  # those of other ranks are among them
         decision = self.ladder.choose(triggers[0], seen, possible, is_suspect=self.book.is_suspect)
         others = tuple(dict.fromkeys(t.name for t in triggers[1:] if t.name != triggers[0].name))
         decision = replace(decision, others=others)
@@ -195,10 +196,11 @@ class Guardian:
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run goes on with, as JSON can hold it."""
         counts = {"skipped": self._skipped, "zeros": self._zeros}
-        return {"levels": self.levels(), "ladder": self.ladder.state(), "counts": counts}
+        return {"levels": self.levels(), "ladder": self.ladder.state(), "counts": counts, "book": self.book.state()}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a ``state_dict()``."""
+    def load_state_dict(self, state: Mapping[str, Any], step: int) -> None:
+        """Continue from a ``state_dict()`` after so many applied steps."""
+        self.book.load(state["book"], step)
         self.load_levels(state["levels"])
         self.ladder.load(state["ladder"])
         self._skipped, self._zeros = int(state["counts"]["skipped"]), int(state["counts"]["zeros"])

@@ -69,6 +69,7 @@ class Ladder:
         self._rewound: list[int] = []
         self._escalated = self._again = 0
         self._until = -1
+        self._applied_since = 0  # steps since the run went back
 
     def choose(self, trigger: Trigger, seen: Seen, possible: Possible, *, is_suspect: bool = False) -> Decision:
         """Take a rung.
@@ -95,7 +96,8 @@ class Ladder:
             self._scaled.append(seen.step)
         elif decision.rung in ("rewind", "escalate"):
             self._again = self._again + 1 if seen.step <= self._until else 0
-            self._until = max(self._until, seen.step + 2 * self._settings.snapshots.every)
+            self._until = max(self._until, seen.step + self._settings.snapshots.quiet)
+            self._applied_since = 0
             self._skips_in_row = 0
             if decision.rung == "escalate":
                 self._escalated += 1
@@ -105,14 +107,16 @@ class Ladder:
     def applied(self) -> None:
         """A step was applied."""
         self._skips_in_row = 0
+        self._applied_since += 1
 
     def _is_left(self, rung: Rung, case: _Case) -> bool:
         settings, seen, possible = self._settings, case.seen, case.possible
         match rung:
             case "skip":
                 most = 0 if settings.skip is None else settings.skip.limit
-                waits = 2 * settings.snapshots.every if most and case.kind == "told" else 0
-                return self._skips_in_row < max(most, waits)
+                if case.kind == "told":  # what comes again after other steps lies in the schedule: waiting is no use
+                    return most > 0 and not self._applied_since and self._skips_in_row < 2 * settings.snapshots.every
+                return self._skips_in_row < most
             case "scale":
                 own = settings.scale
                 return own is not None and _within(self._scaled, seen.step, own.window) < own.limit
@@ -128,10 +132,10 @@ class Ladder:
 
     def _filled(self, rung: Rung, case: _Case) -> Decision:
         """A rung with all that belongs to it."""
-        batch, trigger, newest = case.seen.batch, case.trigger, next(iter(case.possible.places), None)
+        trigger, newest = case.trigger, next(iter(case.possible.places), None)
         match rung:
             case "skip":
-                return Decision(rung=rung, trigger=trigger, leave_out=() if batch is None else (batch,))
+                return Decision(rung=rung, trigger=trigger, leave_out=_own_batches(case.seen))
             case "scale":
                 factor = Scale().factor if self._settings.scale is None else self._settings.scale.factor
                 up = trigger.name == "gradients vanish"
@@ -152,9 +156,12 @@ class Ladder:
 
     def _left_out(self, place: Place, case: _Case) -> tuple[int, ...]:
         batch, rewind = case.seen.batch, self._settings.rewind
-        if batch is None or rewind is None or case.kind == "state":
+        if batch is None or rewind is None or not rewind.batches or case.kind == "state":
             return ()
-        return tuple(range(max(place.batch, batch - rewind.batches + 1), batch + 1))
+        # Whole steps are left out: those that follow have the batches together that they would have had.
+        each = max(len(case.seen.batches), 1)
+        steps = min(max(rewind.batches // each, 1), (batch + 1 - place.batch) // each)
+        return tuple(range(batch + 1 - steps * each, batch + 1))
 
     def _wider(self, case: _Case) -> tuple[tuple[str, ...], str | None]:
         """The operand that was seen, else those that are known to be noisy; what came back then, all of them."""
@@ -174,13 +181,19 @@ class Ladder:
             "escalated": self._escalated,
             "again": self._again,
             "until": self._until,
+            "applied_since": self._applied_since,
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from a ``state()``."""
         self._skips_in_row, self._escalated = int(state["skips_in_row"]), int(state["escalated"])
         self._again, self._until = int(state["again"]), int(state["until"])
+        self._applied_since = int(state["applied_since"])
         self._scaled, self._rewound = list(state["scaled"]), list(state["rewound"])
+
+
+def _own_batches(seen: Seen) -> tuple[int, ...]:
+    return seen.batches or (() if seen.batch is None else (seen.batch,))
 
 
 def _within(steps: list[int], now: int, window: int) -> int:

@@ -32,7 +32,8 @@ class Seen:
 
     Attributes:
         step: applied steps before it.
-        batch: number of its batch; ``None`` where nobody counts them.
+        batch: number of its last batch; ``None`` where nobody counts them.
+        batches: of all its batches, where it has several.
         losses: unscaled, by name.
         grad_norm: of the unscaled gradient before clipping.
         is_finite: whether all gradients are.
@@ -46,6 +47,7 @@ class Seen:
 
     step: int
     batch: int | None = None
+    batches: tuple[int, ...] = ()
     losses: Mapping[str, float] = field(default_factory=_none)
     grad_norm: float = 0.0
     is_finite: bool = True

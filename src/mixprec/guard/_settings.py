@@ -45,6 +45,7 @@ class Clip:
     def __post_init__(self) -> None:
         _at_least(self, 0.5, "z")
         _at_least(self, 2, "warm_up")
+        _at_least(self, 0.0, "decay")
         if not 0.0 < self.decay < 1.0:
             raise ValueError(f"Clip: decay is {self.decay!r}: expected a number between 0 and 1")
 
@@ -67,6 +68,7 @@ class Scale:
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "limit", "window")
+        _at_least(self, 0.0, "factor")
         if not (0.0 < self.factor < 1.0 and math.frexp(self.factor)[0] == 0.5):
             raise ValueError(f"Scale: factor is {self.factor!r}: expected a power of two below 1, such as 0.5")
 
@@ -137,6 +139,13 @@ class Snapshots:
     def __post_init__(self) -> None:
         _at_least(self, 1, "every", "quiet")
         _at_least(self, 2, "in_memory")
+        longest = self.every * (self.in_memory - 1)
+        if self.quiet > longest:
+            raise ValueError(
+                f"Snapshots: one is good after {self.quiet} quiet steps, and with {self.in_memory} in memory, "
+                f"{self.every} steps apart, it is gone after {longest}: expected quiet of at most {longest}, or more "
+                "in memory"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,6 +199,11 @@ class Guard:
                 raise TypeError(
                     f"Guard: {name} is {value!r}, expected a {kind.__name__}" + " or None" * (name in _RUNGS)
                 )
+        for name in ("stops", "dry_run", "gap_is_relative"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"Guard: {name} is {getattr(self, name)!r}, expected True or False")
+        if self.gap_is_relative and self.gap is None:
+            raise ValueError("Guard: gap_is_relative says how gap counts, and there is no gap: give one")
         _at_least(self, 1e-6, "drift")
         _at_least(self, 0.0, *(("gap",) if self.gap is not None else ()))
         if self.rewind is None and self.escalate is not None:

@@ -1,19 +1,25 @@
-"""Which states a run can go back to: the last ones, good once the run has been quiet for a while after them."""
+"""Which states a run can go back to: the last ones, good once the run has been quiet for a while after them.
+
+A process that goes on with a run knows which ones the process before it held, and holds none of them: they stay where
+they are on the shelf, so that what is decided is what would have been decided.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ._decision import Place
 
 Held = TypeVar("Held")
 
 
-@dataclass
+@dataclass(eq=False)
 class _Kept(Generic[Held]):
     place: Place
-    item: Held
+    #: ``None``: it ended with an earlier process.
+    item: Held | None
     quiet_since: int
     is_good: bool = False
 
@@ -47,8 +53,13 @@ class Shelf(Generic[Held]):
     def __len__(self) -> int:
         return len(self._kept)
 
+    @property
+    def has_lost(self) -> bool:
+        """Whether some have ended with an earlier process."""
+        return any(kept.item is None for kept in self._kept)
+
     def room(self) -> Held | None:
-        """Make room for one more: what goes, so that its memory can be used again; ``None`` where nothing has to."""
+        """Make room for one more: what goes, so that its memory can be used again; ``None`` where nothing is held."""
         if len(self._kept) < self._most:
             return None
         good = [i for i, kept in enumerate(self._kept) if kept.is_good]
@@ -73,14 +84,44 @@ class Shelf(Generic[Held]):
         """Of the good ones, the newest first."""
         return tuple(kept.place for kept in reversed(self._kept) if kept.is_good)
 
-    def take(self, place: Place) -> tuple[Held, list[Held]]:
-        """The snapshot of a place, which stays; with those after it, which go."""
-        index = next(i for i, kept in enumerate(self._kept) if kept.place == place)
-        later = self._kept[index + 1 :]
-        del self._kept[index + 1 :]
-        return self._kept[index].item, [kept.item for kept in later]
+    def is_lost(self, place: Place) -> bool:
+        """Whether the snapshot of a place ended with an earlier process."""
+        return self._at(place).item is None
+
+    def take(self, place: Place) -> tuple[Held | None, list[Held]]:
+        """The snapshot of a place, which stays; with those after it, which go.
+
+        Of a place that is lost there is none, and of those after it the lost ones stay: the run goes on after them, as
+        if it had come by again.
+        """
+        chosen = self._at(place)
+        index = self._kept.index(chosen) + 1
+        later = self._kept[index:]
+        lost = [kept for kept in later if kept.item is None]
+        for kept in lost:
+            kept.quiet_since, kept.is_good = kept.place.step, False
+        self._kept[index:] = lost
+        return chosen.item, _items(later)
 
     def clear(self) -> list[Held]:
         """Hold nothing any more; what was held."""
         kept, self._kept = self._kept, []
-        return [one.item for one in kept]
+        return _items(kept)
+
+    def state(self) -> list[list[int | bool]]:
+        """Which there are, as JSON can hold it."""
+        return [[kept.place.step, kept.place.batch, kept.quiet_since, kept.is_good] for kept in self._kept]
+
+    def load(self, state: Iterable[Sequence[Any]]) -> None:
+        """Know those of a ``state()``, all of which are lost."""
+        self._kept = [
+            _Kept(Place(step=int(step), batch=int(batch)), None, int(since), bool(is_good))
+            for step, batch, since, is_good in state
+        ]
+
+    def _at(self, place: Place) -> _Kept[Held]:
+        return next(kept for kept in self._kept if (kept.place.step, kept.place.batch) == (place.step, place.batch))
+
+
+def _items(kept: Iterable[_Kept[Held]]) -> list[Held]:
+    return [one.item for one in kept if one.item is not None]

@@ -34,6 +34,9 @@ TRIGGERS: Mapping[str, Kind] = MappingProxyType(
     }
 )
 
+#: Those of steps that a session skips by itself.
+NOT_FINITE = frozenset({"loss not finite", "gradient not finite", "gradients overflow", "skipped in a row"})
+
 
 def _nothing() -> Mapping[str, float | str]:
     return {}

@@ -15,7 +15,7 @@ from ._monitoring import Monitoring
 from ._named_parameters import NamedParameters
 from ._random_states import load_random_states, random_states
 from ._remembering import load_watches_state, share_states, watches_state
-from ._run_records import RECIPE, RunRecords, resumed_text
+from ._run_records import RECIPE, RunRecords, recorded_steps, resumed_text
 from ._saved_tensors import SavedStorage, SavedTensors, can_look_into_graphs, saved_tensors
 from ._stalled_weights import StalledWeights
 from ._step_records import StepRecords, least_scale
@@ -72,6 +72,7 @@ __all__ = [
     "load_watches_state",
     "locate",
     "random_states",
+    "recorded_steps",
     "resumed_text",
     "saved_tensors",
     "share_states",

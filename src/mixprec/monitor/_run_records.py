@@ -21,6 +21,7 @@ class RunRecords:
     Attributes:
         path: the folder.
         recorded: steps that the records hold, as far as they were not replaced.
+        reached: the most steps that they ever held.
         note: why the folder could not be locked; empty where it is.
 
     Raises:
@@ -42,12 +43,14 @@ class RunRecords:
             self.release()
             raise
         self.recorded = recorded_steps(earlier)
+        self.reached = max((record.step + 1 for record in earlier if isinstance(record, StepRecord)), default=0)
 
     def write(self, records: Sequence[Record]) -> None:
         """Append records."""
         if records:
             write_records(self._file, records)
             self.recorded = recorded_steps(records, self.recorded)
+            self.reached = max(self.reached, self.recorded)
 
     def sync(self) -> None:
         """Wait until the disk has the records."""

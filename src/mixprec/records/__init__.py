@@ -25,7 +25,7 @@ from ._incident_text import (
     is_unresolved,
 )
 from ._judge import has_no_baseline, is_gap_resolved, judge, worst_first, worst_metrics
-from ._lines import LeftOut, Salvaged, read_records, record_line, salvage_records, write_records
+from ._lines import LeftOut, Salvaged, read_line, read_records, record_line, salvage_records, write_records
 from ._lock import RunLock, Writer, last_writer
 from ._memory_tables import MEMORY_KINDS, grouped, memory_table, per_parameter, sites_table
 from ._pair_plan import PairPlan, looks, spent
@@ -192,6 +192,7 @@ __all__ = [
     "read_begun",
     "read_dump",
     "read_facts",
+    "read_line",
     "read_records",
     "record_line",
     "replace_file",

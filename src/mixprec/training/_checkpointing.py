@@ -44,8 +44,18 @@ def save_session(
     _refuse_not_finite(owners, root)
     parts = gather_parts(owners)
     if run is not None:
-        run.sync()
+        _sync(run)
     return write_checkpoint(root, step, parts, keep=keep)
+
+
+def _sync(run: RunFolder) -> None:
+    try:
+        run.sync()
+    except OSError as error:
+        raise CheckpointNotWritten(
+            f"save: the records of {run.path} could not be brought to the disk ({error}); no checkpoint may be ahead "
+            "of them; those before stand"
+        ) from error
 
 
 def resume_session(

@@ -81,6 +81,7 @@ class Guardable(Adaptable):
             listeners=self._listeners,
             owners=self._owners,
             widen=self.widen,
+            narrow=self._phases.narrow,
             tell=self._tell,
             applied=lambda: self.applied,
             incidents=() if self._folder is None else self._folder.incidents,

@@ -102,6 +102,10 @@ class PhaseKeeper:
         self._audit.begin(applied)
         return [*(("widened", site, message) for site, message in wider if site in changed), *told]
 
+    def narrow(self) -> tuple[str, ...]:
+        """Sites that ``widen`` would make wider now."""
+        return self._widening.narrow()
+
     def state(self) -> dict[str, Any]:
         """What a resumed run needs to know beside its step: which phases were begun by a signal, and what is wider."""
         highest = dict(self._highest)

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..monitor import RECIPE, RunRecords, resumed_text
-from ..records import RESUMED, EventRecord, IncidentRecord, Record, replace_file
+from ..monitor import RECIPE, RunRecords, recorded_steps, resumed_text
+from ..records import RESUMED, EvaluationRecord, EventRecord, IncidentRecord, Record, StepRecord, replace_file
 from ..specs import Recipe
 from ._result import Event
 from ._same_run import check_same_run
@@ -41,6 +41,8 @@ class RunFolder:
         self.path, self.recipe, self.seed = Path(path), recipe, seed
         self._told = set[tuple[str, str]]()
         self.incidents: tuple[IncidentRecord, ...] = ()
+        #: With the applied steps after each of them.
+        self._replaced: list[tuple[int, StepRecord | EvaluationRecord]] = []
         self._records = RunRecords(path, self._look_through)
         self._is_earlier, self._held = self._records.recorded > 0, list[Event]()
         if not self._is_earlier:
@@ -68,7 +70,8 @@ class RunFolder:
     def go_on(self, step: int) -> list[Event]:
         """Continue from a saved state: what was recorded from its step on is replaced by what follows.
 
-        Nothing is deleted: an event says so, and whoever reads the records follows it.
+        Nothing is deleted: an event says so, and whoever reads the records follows it. Where the run had gone back to
+        before the step, and ended before it was there again, the steps between are written again as they were.
 
         Args:
             step: applied steps of the state.
@@ -82,13 +85,15 @@ class RunFolder:
         self.refuse_ahead(step)
         if not self._records.recorded:
             return []
-        events = [Event(step=step, name=RESUMED, message=resumed_text(step, self._records.recorded))]
+        again = [record for end, record in self._replaced if end <= step] if self._is_earlier else []
+        recorded = recorded_steps(again, self._records.recorded)
+        events = [Event(step=step, name=RESUMED, message=resumed_text(step, recorded))]
         if self._is_earlier:
             events += [Event(step=step, name="versions", message=text) for text in self._write_facts()]
-        self._is_earlier = False
+        self._is_earlier, self._replaced = False, []
         held, self._held = self._held, []
         self._told = self._told if step else set()  # from the start on, everything is told anew
-        self.write(self._as_records(events))
+        self.write([*again, *self._as_records(events)])
         self.write_events(held)
         return events
 
@@ -98,9 +103,9 @@ class RunFolder:
         Raises:
             ValueError: it did not.
         """
-        if self._is_earlier and step > self._records.recorded:
+        if self._is_earlier and step > self._records.reached:
             raise ValueError(
-                f"run folder {self.path} ends after {self._records.recorded} steps, the state that is loaded is of "
+                f"run folder {self.path} ends after {self._records.reached} steps, the state that is loaded is of "
                 f"step {step}: they are not of one run; give run= a folder of its own"
             )
 
@@ -127,6 +132,7 @@ class RunFolder:
         """Refuse another run's records; remember what this one's have told."""
         check_same_run(self.path, earlier, self.recipe, self.seed)
         self._told = {(r.name, r.message) for r in earlier if isinstance(r, EventRecord)}
+        self._replaced = _replaced(earlier)
         self.incidents = tuple({r.number: r for r in earlier if isinstance(r, IncidentRecord)}.values())
 
     def _write_facts(self) -> list[str]:
@@ -137,6 +143,17 @@ class RunFolder:
         replace_file(file, (json.dumps(now, indent=2) + "\n").encode())
         changed = changed_facts(before, now)
         return [f"last bits may differ from those of the earlier part: {', '.join(changed)}"] if changed else []
+
+
+def _replaced(earlier: Sequence[Record]) -> list[tuple[int, StepRecord | EvaluationRecord]]:
+    """Steps and evaluations of which a run that went back has none in their place, each as it was recorded last."""
+    recorded, found = recorded_steps(earlier), dict[tuple[int, str], StepRecord | EvaluationRecord]()
+    for record in earlier:
+        if isinstance(record, StepRecord) and record.step >= recorded:
+            found[record.step + 1, ""] = record
+        elif isinstance(record, EvaluationRecord) and record.step > recorded:
+            found[record.step, record.forward] = record
+    return [(end, found[end, what]) for end, what in sorted(found)]
 
 
 def _read_versions(file: Path) -> dict[str, str | int]:

@@ -286,7 +286,8 @@ class Session(Viewable):
         self._end(chosen, is_applied, zero_grad)
         self._report.tell_events(events)
         if is_applied:
-            self._tell(clipped := self._guard.applied(ruling, self.applied))
+            clipped = self._guard.applied(ruling, self.applied)
+            self._report.tell_events(clipped)
             events += clipped
         elif ruling.holds:
             reason = ruling.reason

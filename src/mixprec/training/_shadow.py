@@ -23,6 +23,7 @@ Loss = Callable[[nn.Module, Any], Tensor]
 
 #: Below it a gradient is not to be told from the noise of its rounding: Chmiel et al., arXiv:2505.19115.
 LEAST_RATIO = math.sqrt(3.0)
+_OF_ITSELF = " fp32 is not finite either, so that no target is missed by the precision;"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,10 +62,11 @@ class Shadow:
         return self.ratio is not None and self.ratio < LEAST_RATIO
 
     def __str__(self) -> str:
+        itself = "" if math.isfinite(self.baseline) else _OF_ITSELF
         noise = "" if self.ratio is None else f" gradient {self.ratio:.3g} times its rounding noise;"
         return (
             f"shadow at step {self.step}: loss {self.loss:.6g}, in fp32 {self.baseline:.6g} (gap {self.gap:.3g});"
-            f"{noise} {self.seconds:.3g} s"
+            f"{itself}{noise} {self.seconds:.3g} s"
         )
 
 

@@ -82,6 +82,14 @@ class Widening:
         self._least = least
         return told
 
+    def narrow(self) -> tuple[str, ...]:
+        """Sites of which a cast can be wider, and which a rule can name."""
+        return tuple(
+            site
+            for site, own in self._conversion.precisions().items()
+            if places_of(site) and any(next_width(own, role, compute_bits=self._bits) is not None for role in ROLES)
+        )
+
     def apply(self, recipe: Recipe) -> list[tuple[str, str]]:
         """Give the model a recipe's rules, with the wider casts before them.
 

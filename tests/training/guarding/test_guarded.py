@@ -214,3 +214,44 @@ def test_a_learning_rate_that_jumped_is_waited_for_once_it_has_done_damage():
     assert (waits.rung, waits.trigger) == ("skip", "learning-rate jump")
     assert {one.outcome for one in session.incidents} == {"recovered", "again"}
     assert session.applied > 115
+
+
+def test_all_batches_of_an_accumulated_step_are_left_out_together():
+    """Three batches a step; the middle one of step 20 is bad: the three go, and are told."""
+    session, guarded = begin("bf16-sr")
+    parts = 0
+    for x in guarded.batches(Numbers(180, lambda number, x: x * torch.nan if number == 61 else x)):
+        session.backward(loss(session, x) / 3)
+        parts += 1
+        if parts % 3 == 0:
+            session.step()
+    (incident,) = session.incidents
+    assert (incident.step, incident.batches) == (20, (60, 61, 62))
+    other, guard = begin("bf16-sr")
+    parts = 0
+    for x in guard.batches(Numbers(180), leave_out=(60, 61, 62)):
+        other.backward(loss(other, x) / 3)
+        parts += 1
+        if parts % 3 == 0:
+            other.step()
+    assert equal(session, other)
+
+
+def test_a_jump_that_lies_in_the_schedule_leaves_out_no_sound_batch():
+    session, guarded = begin("bf16", rate=3e-3)
+    loader = Numbers(400)
+    with pytest.raises(RunStopped):
+        for x in guarded.batches(loader):
+            for group in session.optimizer.param_groups:
+                group["lr"] = 3e-3 * (300.0 if 60 <= session.applied < 90 else 1.0)
+            session.step(loss(session, x))
+    assert not any(incident.batches for incident in session.incidents if incident.rung == "skip")
+    assert [incident.rung for incident in session.incidents].count("rewind") == 3
+
+
+def test_what_is_open_is_over_once_the_run_is_done():
+    session, guarded = begin()
+    run(session, guarded, Numbers(62, poisoned(60, 61)))
+    assert [incident.outcome for incident in session.incidents] == ["open"]
+    guarded.finish()
+    assert [incident.outcome for incident in session.incidents] == ["recovered"]

@@ -55,7 +55,7 @@ def conclude(folder: Path, outcome: Outcome, *, steps: int, targets: Iterable[Ta
     return Trained(
         outcome=outcome,
         applied=sum(record.applied for record in taken.values()),
-        skipped=sum(event.name == "skipped" for event in own.events),
+        skipped=sum(event.name in ("skipped", "left out") for event in own.events),
         steps=steps,
         metrics=metrics,
         verdicts=_verdicts(own, metrics, targets) if outcome == "done" else (),

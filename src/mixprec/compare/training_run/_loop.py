@@ -127,6 +127,8 @@ class Loop:
 
     def end(self, status: Status, reason: str = "") -> None:
         """Write how the run ended."""
+        if status == "done" and self._guarded is not None:
+            self._guarded.finish()
         self.tell(RunEndRecord(recipe=self._recipe, seed=self._training.seed, status=status, reason=reason))
 
     def close(self) -> None:
@@ -136,8 +138,7 @@ class Loop:
 
     def save_what_is_left(self) -> None:
         """The guard has ended the run at its last good state."""
-        if self._saved != self.session.applied:
-            self._try_to_save()
+        self._try_to_save()
 
     @property
     def _recipe(self) -> str:
@@ -155,6 +156,7 @@ class Loop:
 
     def _after(self, result: StepResult, batch: Any, stop: StopSignals) -> None:
         if not result.applied:
+            self._saved = None  # the guard knows of it, or the run went back: it is another state, of whatever step
             self._skipped_in_a_row += 1
             if self._skipped_in_a_row >= MOST_SKIPPED:
                 raise NotTraining(f"{MOST_SKIPPED} steps were skipped one after another: {result.reason}")

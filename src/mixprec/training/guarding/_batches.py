@@ -15,8 +15,15 @@ class NoLoader:
     """Nobody counts batches: what was seen is not told by its number, and nothing is seen again."""
 
     next_number = 0
-    number: int | None = None
     can_go_back = False
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Of the batches since the last step."""
+        return ()
+
+    def end_step(self) -> None:
+        """A step was made of them, or left out."""
 
     @property
     def loaders(self) -> dict[str, Restorable]:
@@ -30,7 +37,7 @@ class NoLoader:
         """The loader is where a batch of that number comes next."""
 
     def give_random_states_back(self) -> None:
-        """As if the last batch had not been trained on."""
+        """As if the batches since the last step had not been trained on."""
 
 
 class NumberedBatches(NoLoader, Generic[Batch]):
@@ -42,16 +49,27 @@ class NumberedBatches(NoLoader, Generic[Batch]):
         left_out: numbers of those that are not given.
 
     Attributes:
-        number: of the batch that was given last.
-        next_number: of the one that follows.
+        next_number: of the batch that follows.
+        can_go_back: whether the loader can.
     """
 
     def __init__(self, loader: Iterable[Batch], number: int, left_out: set[int]) -> None:
         self._loader, self._left_out = loader, left_out
-        self.number, self.next_number = None, number
+        self.next_number = number
         self.can_go_back = isinstance(loader, Restorable)
         self._is_elsewhere = False
-        self._states: dict[str, Any] | None = None
+        self._numbers: list[int] = []
+        self._states: dict[str, Any] | None = None  # before the first of them was trained on
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Of the batches since the last step: several, where gradients are accumulated."""
+        return tuple(self._numbers)
+
+    def end_step(self) -> None:
+        """A step was made of them, or left out."""
+        self._numbers.clear()
+        self._states = None
 
     @property
     def loaders(self) -> dict[str, Restorable]:
@@ -66,9 +84,14 @@ class NumberedBatches(NoLoader, Generic[Batch]):
         """The loader was taken back; its iterator was not."""
         if self.can_go_back:
             self.next_number, self._is_elsewhere = number, True
+            self.end_step()
 
     def give_random_states_back(self) -> None:
-        """As if the last batch had not been trained on: a batch that is left out consumes no random numbers."""
+        """As if the batches since the last step had not been trained on: those that are left out consume nothing.
+
+        What the loader itself has drawn for them between is given back too: exact for one batch a step, and for loaders
+        that draw from a generator of their own.
+        """
         if self._states is not None:
             load_random_states(self._states)
 
@@ -86,7 +109,9 @@ class NumberedBatches(NoLoader, Generic[Batch]):
             number, self.next_number = self.next_number, self.next_number + 1
             if number in self._left_out:
                 continue
-            self.number, self._states = number, random_states()
+            if not self._numbers:
+                self._states = random_states()
+            self._numbers.append(number)
             yield batch
 
     def _restarted(self) -> Iterator[Batch]:

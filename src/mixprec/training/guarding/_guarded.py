@@ -9,9 +9,8 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from ...guard import Guard, Guardian, Place, Possible, Seen, Trigger
+from ...guard import Decision, Guard, Guardian, Place, Possible, Seen, Trigger
 from ...records import IncidentRecord, Record, StatisticsRecord
-from ...specs import OPERANDS
 from .._checkpoint_parts import Restorable
 from .._result import Event
 from .._scales import DEFAULT
@@ -30,6 +29,14 @@ _NO_WAY_BACK = (
     "guard: {} has no state_dict() and load_state_dict(), so that it cannot be taken back: a step can be left out, and "
     "after going back the run trains on with the batches that follow; torchdata's StatefulDataLoader has both"
 )
+_ELSEWHERE = (
+    "guard: incident {} goes back to step {}, where the run was resumed, and not to step {}, whose snapshot ended with "
+    "the process before: {}"
+)
+_AFTER = {
+    True: "what follows is the same, bit for bit",
+    False: "what follows differs from that of a run that was not interrupted",
+}
 
 
 class Guarded(Unguarded):
@@ -43,7 +50,7 @@ class Guarded(Unguarded):
         super().__init__()
         self.settings, self._session = settings, session
         self._mind = Guardian(settings, recipe=session.listeners.recipe, seed=session.listeners.seed)
-        self._mind.book.reopen(session.incidents, session.applied())
+        self._mind.book.remember(session.incidents, session.applied())
         self._meter = StateMeter(session.owners({}).model, session.kept)
         self._snapshots = Snapshotter(session, settings.snapshots, extra)
         self._batches: NoLoader = NoLoader()
@@ -99,6 +106,7 @@ class Guarded(Unguarded):
             self._first = batches.next_number
             yield batch
         self._first = batches.next_number
+        self._snapshots.forget()
 
     def before_update(self, verdict: Verdict, step: int) -> Ruling:
         """The gradients of a step are finite, and its update is not made."""
@@ -108,12 +116,15 @@ class Guarded(Unguarded):
         """The gradients of a step are not finite, and it was skipped."""
         ruling = self._rule(self._seen(verdict, step, located))
         self._mind.skipped()
+        if not ruling.holds:
+            self._batches.end_step()
         return ruling
 
     def applied(self, ruling: Ruling, applied: int) -> list[Event]:
         """The step was applied."""
         if ruling.seen is None:
             return []
+        self._batches.end_step()
         self._record(self._mind.applied(ruling.seen))
         self._snapshots.settle(applied)
         if self._snapshots.is_due(applied):
@@ -135,6 +146,7 @@ class Guarded(Unguarded):
         self._batches.leave_out(decision.leave_out)
         if decision.rung in ("skip", "scale"):
             self._batches.give_random_states_back()
+            self._batches.end_step()
             if decision.rung == "scale":
                 self._session.scales.multiply(decision.factor)
             return
@@ -142,9 +154,13 @@ class Guarded(Unguarded):
             # Before going back, to where a site may be as wide as can be: it has been narrow since, in a later phase.
             self._session.widen(decision.sites, decision.to)
         if decision.back_to is not None:
-            self._go_back(ruling.number, decision.back_to, applied, is_end=decision.rung == "stop")
+            self._go_back(ruling.number, decision, decision.back_to, applied)
         if decision.rung == "stop":
             raise RunStopped(self._mind.book.incidents[-1])
+
+    def finish(self) -> None:
+        """The run is done: what is open is over, for nothing came of it any more."""
+        self._record(self._mind.book.finish(self._session.applied()))
 
     def hear_gap(self, gap: float, baseline: float) -> None:
         """A shadow was measured."""
@@ -152,7 +168,12 @@ class Guarded(Unguarded):
 
     def state_dict(self) -> dict[str, Any]:
         """What a later process goes on with: a text, for its keys come and go with what was seen."""
-        state = {"mind": self._mind.state_dict(), "batches": self._next(), "left_out": sorted(self._left_out)}
+        state = {
+            "mind": self._mind.state_dict(),
+            "batches": self._next(),
+            "left_out": sorted(self._left_out),
+            "snapshots": self._snapshots.state(),
+        }
         return {"text": json.dumps(state)}
 
     def load_state_dict(self, state: Mapping[str, Any], applied: int) -> None:
@@ -163,12 +184,11 @@ class Guarded(Unguarded):
         if self._is_going_back:
             self._mind.went_back(found["mind"]["levels"])
             return
-        self._mind.load_state_dict(found["mind"])
-        self._mind.book.reopen(self._session.incidents, applied)
+        self._mind.load_state_dict(found["mind"], applied)
         self._left_out.update(found["left_out"])
         self._first = int(found["batches"])
         self._batches = NoLoader()
-        self._snapshots.forget()
+        self._snapshots.resume(found["snapshots"])
 
     def _next(self) -> int:
         return max(self._first, self._batches.next_number)
@@ -200,9 +220,11 @@ class Guarded(Unguarded):
     def _seen(self, verdict: Verdict, step: int, located: str = "") -> Seen:
         scales = self._session.scales
         names = [name for name, _ in verdict.losses] or [DEFAULT]
+        batches = self._batches.numbers if self._batches.can_go_back else ()
         return Seen(
             step=step,
-            batch=self._batches.number if self._batches.can_go_back else None,
+            batch=batches[-1] if batches else None,
+            batches=batches,
             losses=_means(verdict.losses),
             grad_norm=verdict.norm,
             is_finite=verdict.is_finite,
@@ -241,26 +263,26 @@ class Guarded(Unguarded):
         seen = {(trigger.name, trigger.site): trigger for found, _ in told for trigger in found}
         guilty = next((sites for _, sites in told if sites), ())
         places = self._snapshots.places()
-        return list(seen.values()), Possible(places=places, narrow=self._narrow(), guilty=guilty)
-
-    def _narrow(self) -> tuple[str, ...]:
-        found = self._session.conversion.precisions()
-        return tuple(site for site, own in found.items() if any(own.operand(name) is not None for name in OPERANDS))
+        return list(seen.values()), Possible(places=places, narrow=self._session.narrow(), guilty=guilty)
 
     def _guilty(self) -> tuple[str, ...]:
-        narrow = set(self._narrow())
+        narrow = set(self._session.narrow())
         most = 0 if self.settings.escalate is None else self.settings.escalate.most_sites
         return tuple(site for site in self._mind.precision.sites(most) if site.rpartition(" (")[0] in narrow)
 
     def _record(self, records: list[IncidentRecord]) -> None:
         self._session.listeners.hear(list[Record](records))
 
-    def _go_back(self, number: int, place: Place, applied: int, *, is_end: bool) -> None:
+    def _go_back(self, number: int, decision: Decision, place: Place, applied: int) -> None:
         with self._going_back():
             seconds = self._snapshots.go_back(place, self._batches.loaders)
-        self._batches.went_back(place.batch)
-        if not is_end:
-            self._record([self._mind.book.cost(number, steps=applied - place.step, seconds=seconds)])
+        self._batches.went_back(place.reached.batch)
+        self._first = self._batches.next_number if self._batches.can_go_back else self._first
+        if place.reached.step != place.step:
+            message = _ELSEWHERE.format(number, place.reached.step, place.step, _AFTER[decision.stays_the_same])
+            self._session.tell([Event(step=place.reached.step, name="guard", message=message)])
+        if decision.rung != "stop":
+            self._record([self._mind.book.cost(number, steps=applied - place.reached.step, seconds=seconds)])
 
     @contextmanager
     def _going_back(self) -> Generator[None]:

@@ -27,6 +27,7 @@ class Guarding:
         listeners: hear of incidents, and what was sampled.
         owners: of the session's states, with more of them by name.
         widen: gives sites wider casts.
+        narrow: sites that it can do so.
         tell: takes events.
         applied: how many steps are.
         incidents: that the run folder holds, the last record of each.
@@ -39,6 +40,7 @@ class Guarding:
     listeners: Listeners
     owners: Callable[[Mapping[str, Restorable]], Owners]
     widen: Callable[[Iterable[str], str | None], object]
+    narrow: Callable[[], tuple[str, ...]]
     tell: Callable[[Sequence[Event]], None]
     applied: Callable[[], int]
     incidents: tuple[IncidentRecord, ...] = ()
