@@ -41,6 +41,9 @@ def test_the_printed_command_repeats_the_run(tmp_path: Path, capsys: pytest.Capt
     targets, first, again = tmp_path / "t.toml", tmp_path / "a b", tmp_path / "again"
     targets.write_text('[quality]\nloss = 0.05\naccuracy = { absolute = 0.9, better = "higher" }\n')
     asked = words(tmp_path, "--recipes", "base,größer", "--max-pairs", "3", "--jobs", "2", "--targets", str(targets))
+    assert main([*asked, "--out", str(first)]) == 2, "a loss by its place alone is not judged"
+    assert "write val=loss if lower values are better" in capsys.readouterr().err
+    asked = [word + "=loss" if word.endswith(":val") else word for word in asked]
     status = main([*asked, "--out", str(first)])
     page = (first / "report.html").read_text(encoding="utf-8")
     found = re.search(r'id="repeat">([^<]*)</pre>', page)
