@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -219,32 +219,30 @@ def test_a_learning_rate_that_jumped_is_waited_for_once_it_has_done_damage():
 def test_all_batches_of_an_accumulated_step_are_left_out_together():
     """Three batches a step; the middle one of step 20 is bad: the three go, and are told."""
     session, guarded = begin("bf16-sr")
-    parts = 0
-    for x in guarded.batches(Numbers(180, lambda number, x: x * torch.nan if number == 61 else x)):
-        session.backward(loss(session, x) / 3)
-        parts += 1
-        if parts % 3 == 0:
-            session.step()
+
+    def by_threes(session: Session, batches: Iterable[Tensor]) -> None:
+        for parts, x in enumerate(batches, 1):
+            session.backward(loss(session, x) / 3)
+            if parts % 3 == 0:
+                session.step()
+
+    by_threes(session, guarded.batches(Numbers(180, lambda number, x: x * torch.nan if number == 61 else x)))
     (incident,) = session.incidents
     assert (incident.step, incident.batches) == (20, (60, 61, 62))
     other, guard = begin("bf16-sr")
-    parts = 0
-    for x in guard.batches(Numbers(180), leave_out=(60, 61, 62)):
-        other.backward(loss(other, x) / 3)
-        parts += 1
-        if parts % 3 == 0:
-            other.step()
+    by_threes(other, guard.batches(Numbers(180), leave_out=(60, 61, 62)))
     assert equal(session, other)
 
 
 def test_a_jump_that_lies_in_the_schedule_leaves_out_no_sound_batch():
     session, guarded = begin("bf16", rate=3e-3)
-    loader = Numbers(400)
+
+    def jump(_calls: int) -> None:
+        for group in session.optimizer.param_groups:
+            group["lr"] = 3e-3 * (300.0 if 60 <= session.applied < 90 else 1.0)
+
     with pytest.raises(RunStopped):
-        for x in guarded.batches(loader):
-            for group in session.optimizer.param_groups:
-                group["lr"] = 3e-3 * (300.0 if 60 <= session.applied < 90 else 1.0)
-            session.step(loss(session, x))
+        run(session, guarded, Numbers(400), jump)
     assert not any(incident.batches for incident in session.incidents if incident.rung == "skip")
     assert [incident.rung for incident in session.incidents].count("rewind") == 3
 

@@ -28,7 +28,7 @@ def seed_noise(losses: Sequence[float]) -> float:
         That; NaN where one of them is not finite, or there is only one: then nothing is within the noise.
 
     Example:
-        >>> round(seed_noise([2.50, 2.51, 2.52]), 4), round(seed_noise([2.51, 2.51, 2.51]), 4)
+        >>> round(seed_noise([2.50, 2.51, 2.52]), 4), round(seed_noise([2.52, 2.52, 2.52]), 4)
         (0.043, 0.0126)
     """
     from scipy.special import stdtrit  # costs a moment, which only a drill should pay
