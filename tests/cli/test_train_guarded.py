@@ -61,7 +61,7 @@ def test_an_incident_is_printed_and_the_run_is_done(
     told = capfd.readouterr()
     assert told.out.startswith("done: 24 of 24 steps, 2 skipped\n")
     assert (
-        f"incident 1: step 5: loss not finite: the step is left out, with batch 5 to 6; recovered "
+        f"incident 1: step 5: loss not finite: the step is left out, with batches 5 to 6; recovered "
         f"(mixprec doctor {line[-1]} --incident 1)\n" in told.out
     )
     assert "step 5: incident 1: loss not finite" in told.err
