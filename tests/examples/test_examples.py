@@ -85,7 +85,8 @@ def test_resnet_larger_batch_fp16(tmp_path: Path) -> None:
     assert [row[0] for row in forecast] == ["fp32", "bf16", "fp16", "fp16-residual"]
     samples = {name: int(batch) for name, batch, _ in forecast}
     peaks = {name: int(peak.replace(",", "")) for name, _, peak in forecast}
-    assert samples["fp32"] == 32 < samples["fp16-residual"] < samples["bf16"]
+    # Which engine a bf16 product has, and with it what is kept beside it, depends on the processor.
+    assert samples["fp32"] == 32 < samples["fp16-residual"] <= samples["bf16"]
     for name, peak in peaks.items():
         assert 0.95 * peaks["fp32"] < peak <= peaks["fp32"], name  # one sample more would not fit
     row = r"^(\S+): batch (\d+), loss (\S+) -> (\S+), saved activations ([\d,]+) bytes \(forecast ([\d,]+)\)"
