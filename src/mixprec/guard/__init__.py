@@ -3,7 +3,7 @@
 It knows numbers only; ``mixprec.training`` shows it the steps of a session and does what it decides.
 """
 
-from ._decision import Decision, Place, Possible, batches_text
+from ._decision import Decision, Place, Possible
 from ._guardian import Guardian
 from ._seen import Seen, StateNumbers
 from ._settings import Clip, Escalate, Guard, Rewind, Scale, Skip, Snapshots
@@ -28,5 +28,4 @@ __all__ = [
     "Snapshots",
     "StateNumbers",
     "Trigger",
-    "batches_text",
 ]

@@ -56,10 +56,6 @@ class IncidentBook:
         """Whether something was told of late that speaks for a fault of the state."""
         return any(TRIGGERS[one.record.trigger] == "told" for one in self._at_hand())
 
-    def goes_on(self, trigger: Trigger, rung: str) -> bool:
-        """Whether an open incident has the same trigger and rung."""
-        return self._same(trigger, rung) is not None
-
     def open(self, decision: Decision, seen: Seen, *, is_rehearsed: bool) -> list[IncidentRecord]:
         """Write down what is about to be done; a skip after a skip, or a trigger that was told before, goes on."""
         same = self._same(decision.trigger, "tell" if is_rehearsed else decision.rung)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ..monitor.alarms import High, LossLevel, NormLevel
 from ..records import IncidentRecord, StatisticsRecord
 from ._book import IncidentBook
 from ._decision import Decision, Possible
 from ._ladder import Ladder
-from ._levels import LossLevel, NormLevel
 from ._precision_level import PrecisionLevel
 from ._rates import RateLevel
 from ._seen import Seen
@@ -77,9 +78,10 @@ class Guardian:
         """What is wrong with a step, the gravest first; nothing of the step is remembered yet."""
         found = [*self._heard, *self._state.judge(seen.state), *self._rates.judge(seen.rates)]
         for name, loss in seen.losses.items():
-            found += self._loss(name, seen.turn).judge(loss)
+            found += self._judged(name, loss, seen.turn)
         if seen.is_finite:
-            found += self._norm(seen.turn).judge(seen.grad_norm)
+            high = self._norm(seen.turn).judge(seen.grad_norm) if _is_ordinary(seen.grad_norm) else None
+            found += [] if high is None else [_trigger("gradient norm", high)]
             found += self._vanishing(seen)
         else:
             found += self._overflow(seen, {trigger.name for trigger in found})
@@ -116,8 +118,10 @@ class Guardian:
     def applied(self, seen: Seen) -> list[IncidentRecord]:
         """A step was applied: its numbers are the past now; incidents that are over by it."""
         for name, loss in seen.losses.items():
-            self._loss(name, seen.turn).admit(loss)
-        self._norm(seen.turn).admit(seen.grad_norm)
+            if math.isfinite(loss):
+                self._loss(name, seen.turn).admit(loss)
+        if _is_ordinary(seen.grad_norm):
+            self._norm(seen.turn).admit(seen.grad_norm)
         self._state.admit(seen.state)
         self._rates.admit(seen.rates)
         if self._clip is not None:
@@ -136,10 +140,16 @@ class Guardian:
         self._heard.clear()
         self._skipped = self._zeros = 0
 
+    def _judged(self, name: str, loss: float, turn: str) -> list[Trigger]:
+        if not math.isfinite(loss):
+            return [Trigger(name="loss not finite", evidence={name: loss})]
+        high = self._loss(name, turn).judge(loss)
+        return [] if high is None else [_trigger(name, high)]
+
     def _loss(self, name: str, turn: str) -> LossLevel:
         key = f"{turn}: {name}" if turn else name
         if key not in self._losses:
-            self._losses[key] = LossLevel(name, self.settings.thresholds)
+            self._losses[key] = LossLevel(self.settings.thresholds)
         return self._losses[key]
 
     def _norm(self, turn: str) -> NormLevel:
@@ -204,3 +214,12 @@ class Guardian:
         self.load_levels(state["levels"])
         self.ladder.load(state["ladder"])
         self._skipped, self._zeros = int(state["counts"]["skipped"]), int(state["counts"]["zeros"])
+
+
+def _trigger(what: str, high: High) -> Trigger:
+    return Trigger(name=high.name, evidence={what: high.value, "median": high.middle, "limit": high.limit})
+
+
+def _is_ordinary(norm: float) -> bool:
+    """Whether a norm has a logarithm."""
+    return 0.0 < norm < math.inf

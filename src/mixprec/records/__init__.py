@@ -12,6 +12,7 @@ from ._analysis import (
 from ._begun import BegunTraining, read_begun, write_begun
 from ._direction import better_by_name
 from ._durable_file import FileFacts, make_folders, read_facts, replace_file, sync_folder, write_file
+from ._event_names import BESIDE, RESUMED, SKIPS
 from ._fields import to_json
 from ._follow import Followed, RecordFollower
 from ._headline import headline
@@ -56,9 +57,7 @@ from ._table_text import markdown_text, table_csv, table_latex, table_markdown
 from ._tables import EMULATED_NOTE, Table, metrics_table, seeds_table, summary_table
 from ._timing import UNTIMED_STEPS, Timing, percentile
 from ._types import (
-    BESIDE,
     RECORD_TYPES,
-    RESUMED,
     SCHEMA_VERSION,
     Better,
     ComparisonRecord,
@@ -97,6 +96,7 @@ __all__ = [
     "RECORD_TYPES",
     "RESUMED",
     "SCHEMA_VERSION",
+    "SKIPS",
     "SMOOTHED_LOSS",
     "UNTIMED_STEPS",
     "AnalysisRecord",

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from ._event_names import RESUMED
 from ._types import (
-    RESUMED,
     ComparisonRecord,
     CoverageRecord,
     EvaluationRecord,

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Literal
 
+from ._event_names import BESIDE
 from ._pair_plan import FIRST_LOOK, PairPlan
 from ._paired import Gap, Metric
 from ._recipe_records import RecipeRecords, group_by_recipe
 from ._smoothed_loss import final_losses, time_to_quality
 from ._summary import RecipeSummary, RunStatus, SeedRun, Summary
 from ._timing import UNTIMED_STEPS, time_steps
-from ._types import BESIDE, ComparisonRecord, CoverageRecord, Forward, MemoryRecord, Record, StepRecord
+from ._types import ComparisonRecord, CoverageRecord, Forward, MemoryRecord, Record, StepRecord
 
 _WITHOUT_RESULT = ("diverged", "failed")
 

@@ -10,12 +10,6 @@ from typing import Literal, TypedDict
 #: Version of the lines that this package writes. A field added, removed or changed in meaning raises it.
 SCHEMA_VERSION = 5
 
-#: Name of the event from which on a run was continued: it replaces what was recorded from its step on.
-RESUMED = "resumed"
-
-#: Name of the event of a run that others ran beside: its times say nothing of its recipe.
-BESIDE = "beside others"
-
 Forward = Literal["recipe", "fp32"]
 Status = Literal["done", "interrupted", "failed", "diverged"]
 Severity = Literal["fault", "warning", "note"]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from mixprec.records import ComparisonRecord, RecipeRecords, Record, Summary, count, incidents_text
+from mixprec.records import SKIPS, ComparisonRecord, RecipeRecords, Record, Summary, count, incidents_text
 
 from ._figures import magnitude
 
@@ -34,7 +34,7 @@ def single_run(records: Iterable[Record], recipes: Mapping[str, RecipeRecords], 
     row = summary.rows[0]
     losses = [record.loss for _, record in sorted(steps.items()) if record.loss is not None][-_LAST:]
     # A skipped step shares its number with the one that was then applied, so it is counted among the events.
-    skipped = sum(event.name == "skipped" for event in own.events) or row.skipped_steps
+    skipped = sum(event.name in SKIPS for event in own.events) or row.skipped_steps
     loss = magnitude(sum(losses) / len(losses)) if losses else ""
     last = f", with a training loss of {loss} over its last {len(losses)} steps" if losses else ""
     told = [f"is at step {len(steps)}{last}"] if steps else []

@@ -75,7 +75,6 @@ class Guardable(Adaptable):
     def _guarding(self) -> Guarding:
         return Guarding(
             kept=self._kept,
-            conversion=self._conversion,
             scales=self._scales,
             ranks=self._ranks,
             listeners=self._listeners,

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from mixprec.records import (
+    SKIPS,
     UNTIMED_STEPS,
     Forward,
     RecipeRecords,
@@ -55,7 +56,7 @@ def conclude(folder: Path, outcome: Outcome, *, steps: int, targets: Iterable[Ta
     return Trained(
         outcome=outcome,
         applied=sum(record.applied for record in taken.values()),
-        skipped=sum(event.name in ("skipped", "left out") for event in own.events),
+        skipped=sum(event.name in SKIPS for event in own.events),
         steps=steps,
         metrics=metrics,
         verdicts=_verdicts(own, metrics, targets) if outcome == "done" else (),

@@ -68,7 +68,9 @@ class Loop:
             total_steps=workload.steps,
             monitor=Monitoring(exporters=(self._exporters,)),
         )
-        self._guarded = None if training.guard is None else self.session.guard(guard_of(training))
+        self._guarded = (
+            None if training.guard is None else self.session.guard(guard_of(training.guard, training.targets))
+        )
         every = training.evaluate_every
         self._evaluate_at = (
             evaluation_steps(self.steps) if every is None else {*range(every, self.steps + 1, every), self.steps}

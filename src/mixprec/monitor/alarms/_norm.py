@@ -9,6 +9,7 @@ from typing import Any
 from .._finding import Finding
 from ._curve import Past
 from ._latch import Latches
+from ._levels import High, NormLevel
 from ._thresholds import Thresholds
 
 #: Steps in a row whose gradients are all zero.
@@ -16,16 +17,12 @@ _ZEROS = 5
 
 
 class NormAlarm:
-    """Compares each norm with the last ones, and the median of many with the lowest such median that there was.
-
-    Norms are compared by their logarithms, in which they are spread evenly: a spike is both so many times the median
-    and beyond 6 * 1.4826 MAD of the logarithms, so that norms that always jump about (of a loss near zero) raise none.
-    """
+    """Compares each norm with its ordinary level, and the median of many with the lowest such median that there was."""
 
     def __init__(self, thresholds: Thresholds) -> None:
         at = thresholds
         self._at, self._latches, self._lowest = at, Latches(at.rearm), math.inf
-        self._past, self._long, self._zeros = Past(at.window), Past(at.drift_window), 0
+        self._level, self._long, self._zeros = NormLevel(at), Past(at.drift_window), 0
 
     def step(self, step: int, norm: float) -> list[Finding]:
         """The gradient norm of an applied step."""
@@ -35,14 +32,11 @@ class NormAlarm:
             return [self._gone(step)] if is_on else []
         self._latches.tells("gradient of zeros", False)
         found: list[Finding] = []
-        log = math.log(norm)
-        if self._past.is_full:
-            middle, deviation = self._past.middle(), self._past.deviation()
-            limit = middle + max(math.log(self._at.norm_spike), self._at.norm_mad * deviation)
-            if self._latches.tells("gradient spike", log > limit):
-                found.append(self._spike(step, norm, math.exp(middle), math.exp(limit)))
-        self._past.add(log)
-        self._long.add(log)
+        high = self._level.judge(norm)
+        if self._latches.tells("gradient spike", high is not None) and high is not None:
+            found.append(self._spike(step, high))
+        self._level.admit(norm)
+        self._long.add(math.log(norm))
         if self._long.is_full:
             level = math.exp(self._long.middle())
             if self._latches.tells("gradient-norm drift", level > self._at.norm_drift * self._lowest):
@@ -62,7 +56,8 @@ class NormAlarm:
             "vanishes; else look whether the loss reaches the parameters",
         )
 
-    def _spike(self, step: int, norm: float, middle: float, limit: float) -> Finding:
+    def _spike(self, step: int, high: High) -> Finding:
+        norm, middle, limit = high.value, high.middle, high.limit
         return Finding(
             step=step,
             name="gradient spike",
@@ -88,13 +83,13 @@ class NormAlarm:
     def state(self) -> dict[str, Any]:
         """What it remembers, as JSON can hold it."""
         lowest = self._lowest if math.isfinite(self._lowest) else None
-        past, long = list(self._past.values), list(self._long.values)
+        past, long = self._level.state(), list(self._long.values)
         told = self._latches.state()
         return {"past": past, "long": long, "lowest": lowest, "zeros": self._zeros, "told": told}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from a ``state()``."""
-        self._past.values.extend(state["past"])
+        self._level.load(state["past"])
         self._long.values.extend(state["long"])
         self._zeros = int(state["zeros"])
         self._lowest = math.inf if state["lowest"] is None else float(state["lowest"])

@@ -7,7 +7,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable
 
-from ...records import IncidentRecord, count
+from ...records import IncidentRecord, IncidentTally, Record, count
 
 #: Seconds that a hook which was told to end has for it.
 _GRACE = 1.0
@@ -48,10 +48,17 @@ class HookQueue:
         places: int = 64,
     ) -> None:
         self._name, self._send, self._abort, self._wait, self._places = name, send, abort, wait, places
+        self._incidents = IncidentTally()
         self._waiting, self._change = deque[IncidentRecord](), threading.Condition()
         self._thread: threading.Thread | None = None
         self._closing, self._left_out = False, 0
         self._failure, self._failures, self._has_told = "", 0, False
+
+    def take(self, record: Record) -> None:
+        """Hand over news of an incident, its number or its outcome; other records are passed over."""
+        self.tell()
+        if isinstance(record, IncidentRecord) and self._incidents.take(record).is_news:
+            self.put(record)
 
     def put(self, incident: IncidentRecord) -> None:
         """Let one wait its turn; returns at once.

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from typing import IO
 
-from ...records import IncidentRecord, IncidentTally, Record, record_line
+from ...records import IncidentRecord, Record, record_line
 from ._hook_queue import HookQueue
 
 #: Characters of what a command has written to stderr that are told.
@@ -47,15 +47,13 @@ class IncidentCommand:
             raise FileNotFoundError(
                 2, f"IncidentCommand finds no program '{self._words[0]}' (expected a path, or a name in PATH)"
             )
-        self._timeout, self._incidents = timeout, IncidentTally()
+        self._timeout = timeout
         self._process: subprocess.Popen[bytes] | None = None
         self._queue = HookQueue("IncidentCommand", self._run, abort=self._abort, wait=timeout)
 
     def take(self, record: Record) -> None:
         """Have the command run for news of an incident; other records are passed over."""
-        self._queue.tell()
-        if isinstance(record, IncidentRecord) and self._incidents.take(record).is_news:
-            self._queue.put(record)
+        self._queue.take(record)
 
     def close(self) -> None:
         """Wait for what is left, at most a time-out long, and end the rest."""

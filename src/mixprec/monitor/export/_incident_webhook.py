@@ -7,7 +7,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-from ...records import IncidentRecord, IncidentTally, Record, record_line
+from ...records import IncidentRecord, Record, record_line
 from ._calls_with_end import CallsWithEnd
 from ._hook_queue import HookQueue
 
@@ -38,15 +38,12 @@ class IncidentWebhook:
         if not timeout > 0:
             raise ValueError(f"IncidentWebhook: timeout is {timeout} s: expected more than 0")
         self._url, self._timeout = url, timeout
-        self._incidents = IncidentTally()
         self._calls = CallsWithEnd()
         self._queue = HookQueue("IncidentWebhook", self._post, abort=self._calls.end, wait=timeout)
 
     def take(self, record: Record) -> None:
         """Have news of an incident posted; other records are passed over."""
-        self._queue.tell()
-        if isinstance(record, IncidentRecord) and self._incidents.take(record).is_news:
-            self._queue.put(record)
+        self._queue.take(record)
 
     def close(self) -> None:
         """Wait for what is left, at most a time-out long."""

@@ -170,7 +170,7 @@ class Guarded(Unguarded):
         """What a later process goes on with: a text, for its keys come and go with what was seen."""
         state = {
             "mind": self._mind.state_dict(),
-            "batches": self._next(),
+            "batches": self._first,
             "left_out": sorted(self._left_out),
             "snapshots": self._snapshots.state(),
         }
@@ -189,9 +189,6 @@ class Guarded(Unguarded):
         self._first = int(found["batches"])
         self._batches = NoLoader()
         self._snapshots.resume(found["snapshots"])
-
-    def _next(self) -> int:
-        return max(self._first, self._batches.next_number)
 
     def _hear(self, records: Sequence[Record]) -> None:
         sampled = [record for record in records if isinstance(record, StatisticsRecord)]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from ...distributed import Ranks
 from ...monitor import Listeners
-from ...nn import Conversion
 from ...optim import KeptWeights
 from ...records import IncidentRecord
 from .._checkpoint_parts import Owners, Restorable
@@ -21,7 +20,6 @@ class Guarding:
 
     Attributes:
         kept: weights, by the optimizer's name.
-        conversion: of the model.
         scales: of the losses.
         ranks: that decide together.
         listeners: hear of incidents, and what was sampled.
@@ -34,7 +32,6 @@ class Guarding:
     """
 
     kept: Mapping[str, KeptWeights]
-    conversion: Conversion
     scales: LossScales
     ranks: Ranks
     listeners: Listeners
