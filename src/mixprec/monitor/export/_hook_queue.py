@@ -129,5 +129,5 @@ class HookQueue:
             try:
                 self._send(incident)
             except Exception as error:
-                self._failures += 1
                 self._failure = self._failure or f"incident {incident.number} ({error or type(error).__name__})"
+                self._failures += 1
