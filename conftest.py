@@ -1,6 +1,7 @@
 """Settings of all tests and doctests."""
 
 import importlib.util
+import signal
 
 import pytest
 
@@ -11,5 +12,10 @@ collect_ignore_glob = NEED_TRITON if importlib.util.find_spec("triton") is None 
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let the tests run through the reference where the compiled kernels are missing; the warning has a test."""
+    """Let the tests run through the reference where the compiled kernels are missing; the warning has a test.
+
+    A shell starts what it runs in the background with SIGINT ignored, and tests send it: Python's own handler is set.
+    """
     config.addinivalue_line("filterwarnings", "ignore:the compiled kernels of backend")
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -89,11 +89,28 @@ def test_a_guard_without_a_rung_left_stops_the_run_with_status_4_and_again_when_
     assert "open" not in {record.outcome for record in last.values()}
 
 
+@pytest.mark.parametrize(("words", "has_noise"), [([], False), (["--shadow-backward"], True)])
+def test_a_shadow_tells_the_gap_and_with_backward_the_noise_of_the_gradient(
+    line: list[str], words: list[str], has_noise: bool
+):
+    assert main([*line, "--shadow-every", "8", *words]) == 0
+    told = [
+        r for r in read_records(Path(line[-1]) / "records.jsonl") if isinstance(r, EventRecord) and r.name == "shadow"
+    ]
+    assert [record.step for record in told] == [8, 16, 24]
+    assert all("(gap " in record.message for record in told)
+    assert {"its rounding noise" in record.message for record in told} == {has_noise}
+
+
 @pytest.mark.parametrize(
     ("words", "what"),
     [
         (["--dry-run", "--no-guard"], "--dry-run tells what the guard would do, and --no-guard leaves it out"),
-        (["--on-incident", "no-such-program-here --now"], "finds no program 'no-such-program-here'"),
+        (
+            ["--on-incident", "no-such-program-here --now"],
+            "mixprec: IncidentCommand finds no program 'no-such-program-",
+        ),
+        (["--shadow-backward"], "--shadow-backward says how shadows are run, and there are none: give --shadow-every"),
         (["--webhook", "ftp://here"], "expected http://HOST/... or https://HOST/..."),
     ],
 )

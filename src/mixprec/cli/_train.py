@@ -55,6 +55,8 @@ class Options:
     """The guard only tells what it would do."""
     shadow_every: int | None = None
     """After every so many applied steps, run the batch in fp32 too: what the precision alone costs now."""
+    shadow_backward: bool = False
+    """Shadows run backward too: the gradient against its rounding noise, which a phase may wait for."""
     on_incident: str | None = None
     """Command that is run at each incident of the guard, with its record as JSON on stdin."""
     webhook: str | None = None
@@ -108,6 +110,8 @@ def _check(options: Options) -> None:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise ValueError(f"--{name.replace('_', '-')} must be at least 1, got {value}")
+    if options.shadow_backward and options.shadow_every is None:
+        raise ValueError("--shadow-backward says how shadows are run, and there are none: give --shadow-every N too")
     if options.dry_run and not options.guard:
         raise ValueError("--dry-run tells what the guard would do, and --no-guard leaves it out: give one of them")
     if not 0 <= options.checkpoint_minutes < float("inf"):
@@ -134,6 +138,7 @@ def _training(workload: str, options: Options, view: TrainView) -> Training:
         exporters=(view, *_hooks(options)),
         guard=Guard(dry_run=options.dry_run) if options.guard else None,
         shadow_every=options.shadow_every,
+        shadow_backward=options.shadow_backward,
     )
 
 

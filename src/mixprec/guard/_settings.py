@@ -130,21 +130,37 @@ class Snapshots:
         every: applied steps from one to the next.
         in_memory: how many are held at once; each takes as many bytes as weights, moments and what is kept beside them.
         quiet: applied steps without a trigger after which a snapshot is good, and an incident over.
+        disk_every: applied steps from one to the next on disk, in ``snapshots`` of a session's run folder.
+        on_disk: how many are held there at once, with one more for a process that resumes; 0: none.
     """
 
     every: int = 20
     in_memory: int = 3
     quiet: int = 10
+    disk_every: int = 200
+    on_disk: int = 3
 
     def __post_init__(self) -> None:
-        _at_least(self, 1, "every", "quiet")
+        _at_least(self, 1, "every", "quiet", "disk_every")
         _at_least(self, 2, "in_memory")
+        _at_least(self, 0, "on_disk")
+        if self.on_disk == 1:
+            raise ValueError(
+                "Snapshots: on_disk is 1: expected 0 or from 2 on, for a new one is not good before its quiet steps"
+            )
         longest = self.every * (self.in_memory - 1)
         if self.quiet > longest:
             raise ValueError(
                 f"Snapshots: one is good after {self.quiet} quiet steps, and with {self.in_memory} in memory, "
                 f"{self.every} steps apart, it is gone after {longest}: expected quiet of at most {longest}, or more "
                 "in memory"
+            )
+        longest = self.disk_every * (self.on_disk - 1)
+        if self.on_disk and self.quiet > longest:
+            raise ValueError(
+                f"Snapshots: one is good after {self.quiet} quiet steps, and with {self.on_disk} on disk, "
+                f"{self.disk_every} steps apart, it is gone after {longest}: expected disk_every of at least "
+                f"{-(-self.quiet // (self.on_disk - 1))}, or on_disk=0"
             )
 
 

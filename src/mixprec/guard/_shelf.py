@@ -6,7 +6,7 @@ they are on the shelf, so that what is decided is what would have been decided.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -84,9 +84,17 @@ class Shelf(Generic[Held]):
         """Of the good ones, the newest first."""
         return tuple(kept.place for kept in reversed(self._kept) if kept.is_good)
 
+    def all_places(self) -> tuple[Place, ...]:
+        """Of those too that are not good yet, the newest first."""
+        return tuple(kept.place for kept in reversed(self._kept))
+
+    def item(self, place: Place) -> Held | None:
+        """The snapshot of a place; ``None`` where it ended with an earlier process."""
+        return self._at(place).item
+
     def is_lost(self, place: Place) -> bool:
         """Whether the snapshot of a place ended with an earlier process."""
-        return self._at(place).item is None
+        return self.item(place) is None
 
     def take(self, place: Place) -> tuple[Held | None, list[Held]]:
         """The snapshot of a place, which stays; with those after it, which go.
@@ -103,6 +111,18 @@ class Shelf(Generic[Held]):
         self._kept[index:] = lost
         return chosen.item, _items(later)
 
+    def drop_from(self, step: int) -> list[Held]:
+        """Let go of those of a step and after it; what of them was held."""
+        dropped = [kept for kept in self._kept if kept.place.step >= step]
+        self._kept = [kept for kept in self._kept if kept.place.step < step]
+        return _items(dropped)
+
+    def drop_lost(self) -> list[int]:
+        """Let go of those that are lost; their steps."""
+        lost = [kept.place.step for kept in self._kept if kept.item is None]
+        self._kept = [kept for kept in self._kept if kept.item is not None]
+        return lost
+
     def clear(self) -> list[Held]:
         """Hold nothing any more; what was held."""
         kept, self._kept = self._kept, []
@@ -112,10 +132,15 @@ class Shelf(Generic[Held]):
         """Which there are, as JSON can hold it."""
         return [[kept.place.step, kept.place.batch, kept.quiet_since, kept.is_good] for kept in self._kept]
 
-    def load(self, state: Iterable[Sequence[Any]]) -> None:
-        """Know those of a ``state()``, all of which are lost."""
+    def load(self, state: Iterable[Sequence[Any]], found: Callable[[int], Held | None] = lambda step: None) -> None:
+        """Know those of a ``state()``.
+
+        Args:
+            state: that an earlier process left.
+            found: the snapshot of a step, where it has outlived that process; else it is lost.
+        """
         self._kept = [
-            _Kept(Place(step=int(step), batch=int(batch)), None, int(since), bool(is_good))
+            _Kept(Place(step=int(step), batch=int(batch)), found(int(step)), int(since), bool(is_good))
             for step, batch, since, is_good in state
         ]
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from ..distributed import Ranks
+from ..distributed import Alone, Ranks
 from ..guard import Guard
 from ..monitor import Listeners
 from ..records import IncidentRecord
 from ._adaptable import Adaptable
 from ._checkpoint_parts import Restorable
 from .guarding import Guarded, Guarding
+
+_SNAPSHOTS = "snapshots"
 
 
 class Guardable(Adaptable):
@@ -84,4 +86,7 @@ class Guardable(Adaptable):
             tell=self._tell,
             applied=lambda: self.applied,
             incidents=() if self._folder is None else self._folder.incidents,
+            folder=None
+            if self._folder is None or not isinstance(self._ranks, Alone)
+            else self._folder.path / _SNAPSHOTS,
         )

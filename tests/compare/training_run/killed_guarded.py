@@ -25,7 +25,7 @@ SETTINGS = Guard(
     skip=Skip(limit=2),
     rewind=Rewind(limit=100, batches=8),
     escalate=Escalate(limit=1),
-    snapshots=Snapshots(every=4, quiet=4),
+    snapshots=Snapshots(every=4, quiet=4, disk_every=8),
 )
 
 

@@ -169,7 +169,8 @@ class Loop:
             self.tell(coverage_of(self.session, recipe=self._recipe, seed=self._training.seed))
         applied = self.session.applied
         if self._training.shadow_every is not None and applied % self._training.shadow_every == 0:
-            self.tell_event("shadow", str(self.session.shadow(self._workload.loss, batch)))
+            backward = self._training.shadow_backward
+            self.tell_event("shadow", str(self.session.shadow(self._workload.loss, batch, backward=backward)))
         is_busy = self._guarded is not None and self._guarded.is_busy
         if applied < self.steps and self._due.after(applied) and not is_busy:
             self._try_to_save()

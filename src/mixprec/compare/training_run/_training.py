@@ -36,6 +36,7 @@ class Training:
         exporters: hear every record of the run.
         guard: what a guard may do; ``None``: nobody looks.
         shadow_every: applied steps from one shadow to the next, the same batch in fp32 too; ``None``: none.
+        shadow_backward: whether shadows compare gradients too, which takes two backward passes.
 
     Raises:
         ValueError: a number that is not above 0.
@@ -53,12 +54,15 @@ class Training:
     exporters: tuple[Exporter, ...] = ()
     guard: Guard | None = field(default_factory=Guard)
     shadow_every: int | None = None
+    shadow_backward: bool = False
 
     def __post_init__(self) -> None:
         for name in ("checkpoint_every", "evaluate_every", "keep", "shadow_every"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}: expected 1 or more steps" if name != "keep" else _KEEP)
+        if self.shadow_backward and self.shadow_every is None:
+            raise ValueError("shadow_backward says how shadows are run, and shadow_every is None: give both")
         minutes = self.checkpoint_minutes
         if minutes is not None and not (minutes > 0 and math.isfinite(minutes)):
             raise ValueError(f"checkpoint_minutes is {minutes}: expected minutes above 0, or none")

@@ -45,7 +45,7 @@ class IncidentCommand:
             raise ValueError(f"IncidentCommand: timeout is {timeout} s: expected more than 0")
         if shutil.which(self._words[0]) is None:
             raise FileNotFoundError(
-                2, f"IncidentCommand finds no program '{self._words[0]}' (expected a path, or a name in PATH)"
+                f"IncidentCommand finds no program '{self._words[0]}': expected a path, or a name in PATH"
             )
         self._timeout = timeout
         self._process: subprocess.Popen[bytes] | None = None

@@ -61,11 +61,29 @@ def checkpoint_name(root: Path, step: int) -> str:
 
     A checkpoint is never written over, so that no instant is without it.
     """
-    name = plain = f"step-{step:08d}"
+    name = plain = checkpoint_at(root, step).name
     number = 2
     while (root / name).exists():
         name, number = f"{plain}-{number}", number + 1
     return name
+
+
+def checkpoint_at(root: Path, step: int) -> Path:
+    """Where the first checkpoint of a step is, or would be."""
+    return root / f"step-{step:08d}"
+
+
+def remove_checkpoint(path: Path) -> None:
+    """Remove one, if it is there.
+
+    It is renamed first, so that a kill never leaves half a checkpoint under a checkpoint's name.
+    """
+    gone = path.with_name(f"{REMOVING}{path.name}")
+    try:
+        os.rename(path, gone)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(gone, ignore_errors=True)
 
 
 def remove_leftovers(root: Path) -> None:
@@ -76,18 +94,13 @@ def remove_leftovers(root: Path) -> None:
 
 
 def remove_old(root: Path, keep: int) -> None:
-    """Remove all checkpoints that are older than the newest ``keep`` whole ones.
-
-    Each is renamed first, so that a kill never leaves half a checkpoint under a checkpoint's name.
-    """
+    """Remove all checkpoints that are older than the newest ``keep`` whole ones."""
     whole = 0
     for found in find_checkpoints(root):
         if found.manifest is None:
             continue  # nobody knows how old it is
         if whole >= keep:
-            gone = root / f"{REMOVING}{found.path.name}"
-            os.rename(found.path, gone)
-            shutil.rmtree(gone, ignore_errors=True)
+            remove_checkpoint(found.path)
         whole += not found.damage
     sync_folder(root)
 

@@ -70,7 +70,7 @@ class Guarded(Unguarded):
 
     @property
     def snapshot_bytes(self) -> int:
-        """That one snapshot takes; as many are held as the settings say."""
+        """That one snapshot takes; as many are held as the settings say, in memory and on disk."""
         return self._snapshots.bytes
 
     def batches(self, loader: Iterable[Batch], *, leave_out: Iterable[int] = ()) -> Generator[Batch]:
@@ -159,7 +159,8 @@ class Guarded(Unguarded):
             raise RunStopped(self._mind.book.incidents[-1])
 
     def finish(self) -> None:
-        """The run is done: what is open is over, for nothing came of it any more."""
+        """The run is done: what is open is over, for nothing came of it any more, and no snapshot is needed."""
+        self._snapshots.forget()
         self._record(self._mind.book.finish(self._session.applied()))
 
     def hear_gap(self, gap: float, baseline: float) -> None:
@@ -172,7 +173,7 @@ class Guarded(Unguarded):
             "mind": self._mind.state_dict(),
             "batches": self._first,
             "left_out": sorted(self._left_out),
-            "snapshots": self._snapshots.state(),
+            **self._snapshots.state(),
         }
         return {"text": json.dumps(state)}
 
@@ -188,7 +189,7 @@ class Guarded(Unguarded):
         self._left_out.update(found["left_out"])
         self._first = int(found["batches"])
         self._batches = NoLoader()
-        self._snapshots.resume(found["snapshots"])
+        self._snapshots.resume(found)
 
     def _hear(self, records: Sequence[Record]) -> None:
         sampled = [record for record in records if isinstance(record, StatisticsRecord)]
@@ -210,8 +211,7 @@ class Guarded(Unguarded):
         if self._has_told_of_memory:
             return
         self._has_told_of_memory = True
-        count, each = self.settings.snapshots.in_memory, self._snapshots.bytes
-        message = f"guard: up to {count} snapshots of {each / 2**20:.3g} MiB are held in host memory"
+        message = f"guard: {self._snapshots.places_held}"
         self._session.tell([Event(step=self._session.applied(), name="guard", message=message)])
 
     def _seen(self, verdict: Verdict, step: int, located: str = "") -> Seen:

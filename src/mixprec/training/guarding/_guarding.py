@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from ...distributed import Ranks
 from ...monitor import Listeners
@@ -29,6 +30,7 @@ class Guarding:
         tell: takes events.
         applied: how many steps are.
         incidents: that the run folder holds, the last record of each.
+        folder: for states on disk; ``None``: there is none.
     """
 
     kept: Mapping[str, KeptWeights]
@@ -41,3 +43,4 @@ class Guarding:
     tell: Callable[[Sequence[Event]], None]
     applied: Callable[[], int]
     incidents: tuple[IncidentRecord, ...] = ()
+    folder: Path | None = None
