@@ -13,7 +13,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from mixprec.compare import Comparison, _trial, compare, recorded_recipes
+from mixprec.compare import Comparison, _trial, compare, recorded_recipes, target_rows
+from mixprec.planner import QualityTarget, Targets
 from mixprec.records import (
     ComparisonRecord,
     CoverageRecord,
@@ -23,8 +24,10 @@ from mixprec.records import (
     Record,
     RunEndRecord,
     StepRecord,
+    headline,
     read_records,
     summarize,
+    summary_table,
 )
 from mixprec.report import write_report
 from mixprec.specs import Phase, recipe
@@ -229,6 +232,31 @@ def test_interrupted_runs_are_kept_and_resumed(tmp_path: Path):
     for name, seed in itertools.product(("fp32", "mxfp8"), (0, 1)):
         assert losses(records, name, seed) == losses(read(whole), name, seed)
     assert {r.status for r in of(records, RunEndRecord)} == {"done"}
+
+
+def test_what_was_chosen_once_runs_had_ended_is_told_with_every_result(tmp_path: Path):
+    first = comparison("fp32", "bf16", seeds=(0, 1))
+    compare(first, tmp_path)
+    compare(first, tmp_path, resume=True)
+    assert summarize(read(tmp_path)).afterwards == ()
+    compare(comparison("fp32", "bf16", seeds=(0, 1, 2)), tmp_path, resume=True)
+    target = target_rows(Targets(quality={"loss": QualityTarget(absolute=0.5)}))
+    compare(replace(comparison("fp32", "bf16", seeds=(0, 1, 2)), targets=target), tmp_path, resume=True)
+    compare(replace(first, targets=target), tmp_path, resume=True)
+    summary = summarize(read(tmp_path))
+    seeds, targets = summary.afterwards
+    assert seeds.startswith("seeds were added after runs had ended (2): an interval is too narrow where")
+    assert targets == "the targets were changed after runs had ended: verdicts are no proof of them"
+    assert {seeds, targets} <= set(summary_table(summary).notes)
+    (row,) = [row for row in summary.rows if row.recipe == "bf16"]
+    assert f"{'S' + seeds[1:]}. {'T' + targets[1:]}." in headline(row, summary)
+
+
+def test_what_is_chosen_before_a_run_has_ended_needs_no_word(tmp_path: Path):
+    with pytest.raises(KeyboardInterrupt):
+        compare(comparison("fp32", "bf16", seeds=(0,)), tmp_path, on_record=stop_at(step=3, seed=0))
+    compare(comparison("fp32", "bf16", seeds=(0, 1)), tmp_path, resume=True)
+    assert summarize(read(tmp_path)).afterwards == ()
 
 
 def test_a_full_disk_leaves_a_folder_that_can_be_read_and_resumed(tmp_path: Path):

@@ -89,6 +89,7 @@ class RunFolder:
             recipes=_union(earlier.recipes, header.recipes),
             seeds=_union(earlier.seeds, header.seeds),
             versions=_versions(earlier.versions, header.versions) if kept else header.versions,
+            afterwards=_union(earlier.afterwards, _chosen_afterwards(earlier, header) if kept else ()),
         )
         folder.finished, folder.kept, folder.header = frozenset(ended), tuple(kept), merged
         folder._write_recipes(recipes)
@@ -209,6 +210,20 @@ def _check_recipes(path: Path, earlier: Iterable[Recipe], now: Iterable[Recipe])
             f"recipe '{changed[0]}' in {path} differs from the one that is to be run now: what was trained there under "
             "this name stays; give the changed one another name"
         )
+
+
+def _chosen_afterwards(earlier: ComparisonRecord, now: ComparisonRecord) -> list[str]:
+    """What an interval or a verdict does not know of: choices that may have been made for the sake of what was seen."""
+    told: list[str] = []
+    added = [seed for seed in now.seeds if seed not in earlier.seeds]
+    if added and now.max_pairs is None:  # a plan's intervals know that pairs are added
+        told.append(
+            f"seeds were added after runs had ended ({', '.join(map(str, added))}): an interval is too narrow where "
+            "that was done because of the gap; --max-pairs adds them by a plan"
+        )
+    if now.targets != earlier.targets:
+        told.append("the targets were changed after runs had ended: verdicts are no proof of them")
+    return told
 
 
 def _versions(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:

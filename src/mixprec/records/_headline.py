@@ -16,7 +16,8 @@ def headline(row: RecipeSummary, summary: Summary) -> str:
 
     A gap counts as resolved where the interval of the paired differences (Student's t; 95 %, or 97.5 % where pairs
     were added until it was resolved) leaves 0 out; otherwise the sentence says so, what would fit the data, and what
-    the pairs can resolve. Targets follow, and the metric that is worst, where it is worse for sure.
+    the pairs can resolve. Targets follow, the metric that is worst, where it is worse for sure, and what was chosen
+    only once runs had ended.
 
     Example:
         >>> from mixprec.records import EvaluationRecord, summarize
@@ -37,6 +38,7 @@ def headline(row: RecipeSummary, summary: Summary) -> str:
         sentences.append(_baseline_costs(row))
     else:
         sentences += [_power(row, summary), _targets(row, summary), _worst(row, summary), _costs(row, summary.baseline)]
+        sentences += [text[:1].upper() + text[1:] for text in summary.afterwards]
     if row.skipped_steps:
         sentences.append(f"{row.skipped_steps} of {row.steps} steps were skipped")
     if row.uncovered:

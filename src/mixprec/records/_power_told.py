@@ -41,4 +41,8 @@ def power_told(gap: Gap, asked: float | None) -> str:
         return ""
     text = f"a gap of {resolvable:.2g} can be resolved with {count(gap.seeds, 'pair')}"
     needed = None if asked is None or asked >= resolvable else gap.pairs_needed(asked)
-    return text if needed is None else f"{text}; {count(needed, 'pair')} would be needed for {asked:.2g}"
+    if needed is None:
+        return text
+    # Of pairs that were added by a plan no more can be had; a new plan has looks and a last interval of its own.
+    would = f"a new plan of {count(needed, 'pair')}" if gap.plan is not None else count(needed, "pair")
+    return f"{text}; {would} would be needed for {asked:.2g}"

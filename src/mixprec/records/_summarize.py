@@ -55,6 +55,7 @@ def summarize(records: Iterable[Record]) -> Summary:
         plan=plan,
         better=header.better,
         targets=header.targets,
+        afterwards=header.afterwards,
     )
 
 

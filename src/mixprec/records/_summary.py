@@ -143,6 +143,7 @@ class Summary:
         plan: by which pairs were added; ``None`` where the seeds were chosen beforehand.
         better: which values of a metric are better, by its name.
         targets: what each recipe is judged by.
+        afterwards: what was chosen once runs had ended, so that intervals or verdicts may claim too much.
     """
 
     workload: str
@@ -153,6 +154,7 @@ class Summary:
     plan: PairPlan | None = None
     better: Mapping[str, Better] = field(default_factory=dict[str, Better])
     targets: tuple[TargetRow, ...] = ()
+    afterwards: tuple[str, ...] = ()
 
     def direction(self, metric: str) -> Better | None:
         """Which values of a metric are better; a slice (``"accuracy/digit-3"``) has its metric's, a loss lower ones.

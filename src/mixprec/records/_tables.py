@@ -165,7 +165,7 @@ def _flops(row: RecipeSummary) -> str:
 
 
 def _notes(summary: Summary) -> list[str]:
-    notes: list[str] = []
+    notes = list(summary.afterwards)
     if summary.plan is not None and len(summary.seeds) < summary.plan.max_pairs and has_no_baseline(summary):
         most = summary.plan.max_pairs
         notes.append(

@@ -65,6 +65,7 @@ class ComparisonRecord:
         critical: of the intervals after 3, 4, ... ``max_pairs`` pairs; see ``PairPlan``.
         better: which values of a metric are better, by its name; a slice has its metric's.
         targets: what each recipe is judged by.
+        afterwards: what was chosen once runs had ended, so that it may have been chosen for their sake; sentences.
     """
 
     workload: str
@@ -79,6 +80,7 @@ class ComparisonRecord:
     critical: tuple[float, ...] = ()
     better: Mapping[str, Better] = field(default_factory=dict[str, Better])
     targets: tuple[TargetRow, ...] = ()
+    afterwards: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
