@@ -12,7 +12,7 @@ import pytest
 from mixprec.monitor.export import Exporter, Exporters, IncidentCommand
 from mixprec.records import record_line
 from tests.monitor.export.made_records import event, finding, incident, step
-from tests.monitor.export.waiting import times_of, until
+from tests.monitor.export.waiting import hear_failures, times_until_failure, until
 
 WRITES = """
 import json, os, sys
@@ -67,7 +67,7 @@ def test_a_command_that_fails_is_told_once_and_run_again(tmp_path: Path):
     expected = r"IncidentCommand failed at incident 0 \(exit status 1: the pager is asleep\).*training goes on"
     # The first failure is told at whichever record comes after it, be it an incident or a step.
     with pytest.warns(RuntimeWarning, match=expected) as told:
-        _hear_failures(exporters, exporter, 3)
+        hear_failures(exporters, exporter, 3)
     assert len(told) == 1
     assert exporters.active == (exporter,), "one failure is no reason to keep quiet about the next incident"
     with pytest.warns(RuntimeWarning, match="3 calls failed"):
@@ -80,7 +80,7 @@ def test_a_command_that_sleeps_is_killed_with_its_children_and_training_waits_fo
     exporter.take(incident())
     assert until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
     with pytest.warns(RuntimeWarning, match=r"incident 1 \(it did not end within 1 s and was killed\)"):
-        taken = _times_until_failure(exporter)
+        taken = times_until_failure(exporter)
     assert sorted(taken)[-5] < 1e-3, "records go by while the command hangs"
     assert until(lambda: not _lives(int((tmp_path / "pid").read_text())))
     start = time.monotonic()
@@ -88,21 +88,6 @@ def test_a_command_that_sleeps_is_killed_with_its_children_and_training_waits_fo
         exporter.close()
     assert time.monotonic() - start < 5
     assert until(lambda: not [t for t in threading.enumerate() if t.name == "IncidentCommand"])
-
-
-def _hear_failures(exporters: Exporters, exporter: IncidentCommand, failures: int) -> None:
-    for number in range(failures):
-        exporters.take(incident(number))
-    assert until(lambda: exporter._queue._failures == failures)
-    exporters.hear([step(number) for number in range(5)])
-
-
-def _times_until_failure(exporter: IncidentCommand) -> list[float]:
-    taken = times_of(lambda number: exporter.take(step(number)), 200)
-    taken += times_of(lambda number: exporter.take(incident(2 + number)), 100)
-    assert until(lambda: exporter._queue._failures)
-    exporter.take(step())
-    return taken
 
 
 def _lives(pid: int) -> bool:

@@ -13,7 +13,7 @@ import pytest
 from mixprec.monitor.export import Exporter, Exporters, IncidentWebhook
 from mixprec.records import record_line
 from tests.monitor.export.made_records import event, finding, incident, step
-from tests.monitor.export.waiting import times_of, until
+from tests.monitor.export.waiting import hear_failures, times_until_failure, until
 
 
 class Server:
@@ -80,26 +80,11 @@ def test_a_server_that_refuses_is_told_once(server: Server, path: str, told: str
     with pytest.warns(
         RuntimeWarning, match=rf"IncidentWebhook failed at incident 0 \({told}\).*training goes on"
     ) as warned:
-        _hear_failures(exporters, hook, 2)
+        hear_failures(exporters, hook, 2)
     assert len(warned) == 1
     assert {path for path, _, _ in server.heard} == {path}, "a redirection is not followed"
     with pytest.warns(RuntimeWarning, match="2 calls failed"):
         exporters.close()
-
-
-def _hear_failures(exporters: Exporters, hook: IncidentWebhook, failures: int) -> None:
-    for number in range(failures):
-        exporters.take(incident(number))
-    assert until(lambda: hook._queue._failures == failures)
-    exporters.hear([step(0), step(1)])
-
-
-def _times_until_failure(hook: IncidentWebhook) -> list[float]:
-    taken = times_of(lambda number: hook.take(step(number)), 200)
-    taken += times_of(lambda number: hook.take(incident(2 + number)), 100)
-    assert until(lambda: hook._queue._failures)
-    hook.take(step())
-    return taken
 
 
 def test_a_server_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch):
@@ -136,7 +121,7 @@ def test_a_server_that_hangs_is_left_at_the_time_out_and_training_waits_for_none
     hook.take(incident(1))
     assert until(lambda: server.heard)
     with pytest.warns(RuntimeWarning, match=r"incident 1 \(no answer within 0.4 s\)"):
-        taken = _times_until_failure(hook)
+        taken = times_until_failure(hook)
     assert sorted(taken)[-5] < 1e-3, "records go by while the server hangs"
     start = time.monotonic()
     with pytest.warns(RuntimeWarning, match=r"records did not reach it"):

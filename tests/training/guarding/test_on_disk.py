@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from mixprec.guard import Guard, Snapshots
-from mixprec.training import Session
+from mixprec.training import Guarded, Session
 from mixprec.training.checkpoint import CheckpointDamaged
 
 from .runs import Numbers, begin, loss, run, weights
@@ -32,6 +32,13 @@ class Faults:
         if self._session.applied == self._at and self.left:
             self.left -= 1
             next(self._session.model.parameters()).data[0, 0] = torch.inf
+
+
+def train_until(step: int, session: Session, guarded: Guarded) -> None:
+    for x in guarded.batches(Numbers(130)):
+        session.step(loss(session, x))
+        if session.applied == step:
+            break
 
 
 def back(session: Session) -> list[int | None]:
@@ -81,10 +88,7 @@ def test_a_state_from_disk_is_in_memory_from_there_on(tmp_path: Path):
 
 def test_they_outlive_a_process_that_ends_early_and_none_a_run_that_is_done(tmp_path: Path):
     session, guarded = begin(settings=SETTINGS, run=tmp_path)
-    for x in guarded.batches(Numbers(130)):
-        session.step(loss(session, x))
-        if session.applied == 45:
-            break
+    train_until(45, session, guarded)
     assert on_disk(tmp_path) == ["step-00000020", "step-00000040"]
     guarded.finish()
     assert on_disk(tmp_path) == []
@@ -126,10 +130,7 @@ def test_a_later_process_goes_back_to_what_an_earlier_one_wrote(tmp_path: Path):
 
 def test_what_another_run_left_in_the_folder_is_not_taken_for_this_ones(tmp_path: Path):
     session, guarded = begin(settings=SETTINGS, run=tmp_path)
-    for x in guarded.batches(Numbers(50)):
-        session.step(loss(session, x))
-        if session.applied == 45:
-            break
+    train_until(45, session, guarded)
     session.restore()
     assert len(on_disk(tmp_path)) == 2
     again, guarded = begin(settings=SETTINGS, run=tmp_path)

@@ -177,8 +177,8 @@ class Snapshotter:
         load_parts(parts, owners, convert=False)
         self._disk.drop_after(place.reached.step)
         if not self._holds(place):
+            self._spare += self._shelf.drop_from(place.step)  # first, so that its memory is used again
             snapshot = self._taken_where_memory_is(place, loaders)
-            self._spare += self._shelf.drop_from(place.step)
             if snapshot is not None:
                 self._shelf.put(place, snapshot, is_good=True)
         now = time.perf_counter()

@@ -87,14 +87,14 @@ class StateMeter:
 class _Extremes:
     """Room for the least and the largest element of some tensors alike: written in place, read at once.
 
-    Of 63 tensors of a small GPT this takes 0.11 ms, and 0.34 ms where each extreme is a tensor of its own.
+    Of 63 tensors of a small GPT this takes 0.14 ms, and 0.35 ms where each extreme is a tensor of its own.
     """
 
     def __init__(self, count: int, dtype: torch.dtype, device: torch.device) -> None:
         self._lows, self._highs = torch.zeros(2, count, dtype=dtype, device=device).unbind()
         self._places = list(zip(self._lows.unbind(), self._highs.unbind(), strict=True))
 
-    @torch.no_grad()  # torch writes into what is given only there
+    @torch.no_grad()  # torch refuses ``out`` where gradients are tracked
     def magnitudes(self, tensors: Sequence[Tensor]) -> list[float]:
         """The largest magnitude of each; NaN where an element is, 0 of an empty one."""
         for tensor, (low, high) in zip(tensors, self._places, strict=True):
